@@ -1,0 +1,1 @@
+"""Tests; the layout mirrors the package."""

@@ -1,0 +1,30 @@
+"""Root causes of idle GPU time, from PyTorch-profiler and Nsight Systems recordings.
+
+The public Python interface is what this module exports; everything is imported on first use, so that
+``import traceanalyzer`` stays cheap.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from traceanalyzer.pipeline import analyze
+    from traceanalyzer.results.analysis import Analysis
+
+__all__ = ["Analysis", "__version__", "analyze"]
+
+_HOMES = {
+    "Analysis": "traceanalyzer.results.analysis",
+    "analyze": "traceanalyzer.pipeline",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        from importlib import import_module
+
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

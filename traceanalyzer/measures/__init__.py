@@ -1,0 +1,149 @@
+"""Quantities computed from one trace: each in its own file, computed once, without opinions.
+
+``Measures`` is what rules and the report assembly see. Every property is computed on first use and kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from traceanalyzer.measures.allocator import Allocator, measure_allocator
+from traceanalyzer.measures.communication import Communication, measure_communication
+from traceanalyzer.measures.copies import Copies, measure_copies
+from traceanalyzer.measures.device_timeline import DeviceTimeline, measure_device_timelines
+from traceanalyzer.measures.gap_attribution import IdleLedger, attribute_idle
+from traceanalyzer.measures.host_timeline import HostTimeline, flatten_host
+from traceanalyzer.measures.input_supply import InputSupply, measure_input_supply
+from traceanalyzer.measures.kernels import Kernels, measure_kernels
+from traceanalyzer.measures.launches import Launches, measure_launches
+from traceanalyzer.measures.locations import Locations
+from traceanalyzer.measures.observer_effect import ObserverEffect, measure_observer_effect
+from traceanalyzer.measures.operators import Operators, measure_operators
+from traceanalyzer.measures.positions import StepPositions, measure_positions
+from traceanalyzer.measures.step_variation import StepSeries, measure_step_series
+from traceanalyzer.measures.steps import Steps, find_steps
+from traceanalyzer.measures.synchronisations import Synchronisations, measure_synchronisations
+from traceanalyzer.model.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Choices of the user that change what is measured.
+
+    Attributes:
+        step_marker: Name of the range that marks a step, or None to look for one.
+        steps: Half-open selection of steps by position, or None for all.
+    """
+
+    step_marker: str | None = None
+    steps: tuple[int | None, int | None] | None = None
+
+
+class Measures:
+    """All quantities of one trace, computed when first asked for.
+
+    Args:
+        trace: The recording of one process.
+        options: The user's choices.
+        recorder: Facts a run folder adds (unprofiled step times, worker seconds …), as ``run.json`` holds them.
+    """
+
+    def __init__(self, trace: Trace, options: Options | None = None, recorder: dict[str, object] | None = None) -> None:
+        self._trace = trace
+        self.options = options or Options()
+        self.recorder = recorder or {}
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """Facts about the recording (``torch``, ``with_stack``, ``profile_memory`` …)."""
+        return dict(self._trace.metadata)
+
+    @property
+    def rank(self) -> int:
+        """Distributed rank; 0 when the recording does not say."""
+        return self._trace.rank or 0
+
+    def name(self, code: int) -> str:
+        """Text of a name code; empty for -1."""
+        return self._trace.names[code] if code >= 0 else ""
+
+    @cached_property
+    def steps(self) -> Steps:
+        """Step windows."""
+        return find_steps(self._trace, self.options.step_marker, self.options.steps)
+
+    @cached_property
+    def host(self) -> HostTimeline:
+        """What each host thread was doing, flattened, with phases."""
+        return flatten_host(self._trace)
+
+    @cached_property
+    def devices(self) -> tuple[DeviceTimeline, ...]:
+        """Busy and idle time per device."""
+        return measure_device_timelines(self._trace)
+
+    @cached_property
+    def idle(self) -> IdleLedger:
+        """Every idle nanosecond with its cause, phase and window."""
+        return attribute_idle(self._trace, self.steps, self.host, self.devices)
+
+    @cached_property
+    def launches(self) -> Launches:
+        """Launch calls and the activities they enqueued."""
+        return measure_launches(self._trace, self.devices)
+
+    @cached_property
+    def copies(self) -> Copies:
+        """Copies, their overlap with kernels and what they cost the host."""
+        return measure_copies(self._trace, self.devices, self.steps)
+
+    @cached_property
+    def allocator(self) -> Allocator:
+        """Driver allocation calls and the framework allocator's totals."""
+        return measure_allocator(self._trace, self.steps)
+
+    @cached_property
+    def kernels(self) -> Kernels:
+        """Kernel sums by name and family."""
+        return measure_kernels(self._trace, self.steps)
+
+    @cached_property
+    def communication(self) -> Communication:
+        """Collective kernels."""
+        return measure_communication(self._trace, self.devices)
+
+    @cached_property
+    def input(self) -> InputSupply:
+        """The data loader as the training loop sees it."""
+        return measure_input_supply(self._trace, self.steps)
+
+    @cached_property
+    def operators(self) -> Operators:
+        """Host time of framework operators."""
+        return measure_operators(self._trace)
+
+    @cached_property
+    def synchronisations(self) -> Synchronisations:
+        """Calls in which the host waited for the device."""
+        return measure_synchronisations(self._trace, self.steps)
+
+    @cached_property
+    def locations(self) -> Locations:
+        """Where in the user's code a moment of a thread was."""
+        return Locations(self._trace)
+
+    @cached_property
+    def step_series(self) -> StepSeries:
+        """One value per step window of everything a comparison needs."""
+        return measure_step_series(self._trace, self.steps, self.devices, self.idle, self.copies, self.kernels)
+
+    @cached_property
+    def positions(self) -> StepPositions:
+        """The step's launch sequence, aligned by name."""
+        return measure_positions(self._trace, self.steps)
+
+    @cached_property
+    def observer(self) -> ObserverEffect:
+        """How much the profiler slowed the step, where the recorder measured it."""
+        return measure_observer_effect(self.steps, self.recorder)

@@ -1,0 +1,1 @@
+"""The instrumented training loop; the only place that imports torch."""

@@ -1,0 +1,1 @@
+"""Analysis documents turned into what people and programs read."""

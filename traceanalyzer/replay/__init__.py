@@ -1,0 +1,1 @@
+"""What a step would cost with a cause removed."""

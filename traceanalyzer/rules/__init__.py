@@ -1,0 +1,1 @@
+"""Root causes, one per file; opinions only. The registry lists them."""
