@@ -12,6 +12,8 @@ from typing import Any
 _COPY_BYTES = 1 << 22
 # Kineto ends the file with the path it was told to write to; keep the name, drop where it lay.
 _TRACE_NAME = re.compile(rb'("traceName"\s*:\s*")(?:[^"\\]|\\.)*(")')
+_HOST_NAME = re.compile(rb'("host_?[nN]ame"\s*:\s*")(?:[^"\\]|\\.)*(")')
+_EDGE_BYTES = 65_536  # both stand in the header before the events or in the footer after them
 
 
 @dataclass(frozen=True)
@@ -98,24 +100,31 @@ class TorchTrace:
 
 
 def compress_trace(plain: Path, compressed: Path) -> None:
-    """Gzip a trace, replacing the path Kineto writes at its end by the file's name.
+    """Gzip a trace, leaving out the host's name and the folder it was written to.
 
     Args:
         plain: The JSON file.
         compressed: Where to write.
     """
     size = plain.stat().st_size
-    tail_bytes = min(size, 65_536)
+    head_bytes = min(size, _EDGE_BYTES)
+    tail_bytes = min(size - head_bytes, _EDGE_BYTES)
+    name = plain.name.encode()
+
+    def clean(block: bytes) -> bytes:
+        block = _HOST_NAME.sub(rb"\1\2", block)
+        return _TRACE_NAME.sub(lambda found: found[1] + name + found[2], block)
+
     # No clock or name in the header, so that equal traces give equal bytes.
     with (
         plain.open("rb") as source,
         compressed.open("wb") as raw,
         gzip.GzipFile("", "wb", 6, raw, mtime=0) as target,
     ):
-        remaining = size - tail_bytes
+        target.write(clean(source.read(head_bytes)))
+        remaining = size - head_bytes - tail_bytes
         while remaining:
             block = source.read(min(_COPY_BYTES, remaining))
             target.write(block)
             remaining -= len(block)
-        name = plain.name.encode()
-        target.write(_TRACE_NAME.sub(lambda found: found[1] + name + found[2], source.read()))
+        target.write(clean(source.read()))

@@ -165,6 +165,8 @@ def _make_trainer(options: YoloOptions, faults: list[Fault], place: Path) -> Any
         "workers": options.workers, "amp": options.amp, "seed": options.seed, "epochs": _MANY_EPOCHS,
         "project": str(place / "training"), "name": "run", "exist_ok": True,
         "val": False, "save": False, "plots": False, "close_mosaic": 0, "verbose": False,
+        # The trainer's warm-up epochs step the optimizer ever more rarely; steps compared here must be alike.
+        "warmup_epochs": 0,
     }  # fmt: skip
     if options.device is not None:
         settings["device"] = options.device
@@ -262,6 +264,7 @@ def _workplace(options: YoloOptions) -> Iterator[Path]:
         os.environ["YOLO_CONFIG_DIR"] = str(place)
         os.environ["MPLCONFIGDIR"] = str(place / "matplotlib")
         os.environ.setdefault("YOLO_AUTOINSTALL", "false")
+        os.environ.setdefault("YOLO_VERBOSE", "false")
         local_model = options.model.endswith((".yaml", ".yml")) or Path(options.model).is_file()
         if local_model and (options.data is None or Path(options.data).is_file()):
             os.environ.setdefault("YOLO_OFFLINE", "true")
