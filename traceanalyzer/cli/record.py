@@ -84,5 +84,3 @@ def faults() -> None:
 
     for fault in catalogue().values():
         typer.echo(f"{fault.name:22} {fault.code}  {fault.about}")
-
-

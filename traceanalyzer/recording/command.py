@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
@@ -11,30 +12,38 @@ from typing import Any
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.recording.faults import catalogue
 from traceanalyzer.recording.options import RunOptions, ScriptOptions, YoloOptions, flag
+from traceanalyzer.recording.ranges import APPEND_VARIABLE, NSYS_VERSION_VARIABLE
 
 
 def run_yolo(options: YoloOptions) -> None:
     """Record a YOLO training with the profiler or profilers asked for."""
-    if options.profiler in ("nsys", "both"):
+    if options.profiler in ("nsys", "both") and NSYS_VERSION_VARIABLE not in os.environ:
         from traceanalyzer.recording.nsys import record_with_nsys
 
         record_with_nsys("yolo", options)
-    else:
-        from traceanalyzer.recording.yolo import record_yolo
+        return
+    from traceanalyzer.recording.yolo import record_yolo
 
-        record_yolo(options, say=say)
+    profiler, append = profiled_pass(options)
+    record_yolo(options, profiler=profiler, append=append, say=say)
 
 
 def run_script(options: ScriptOptions) -> None:
     """Record a Python script with the profiler or profilers asked for."""
-    if options.profiler in ("nsys", "both"):
+    if options.profiler in ("nsys", "both") and NSYS_VERSION_VARIABLE not in os.environ:
         from traceanalyzer.recording.nsys import record_with_nsys
 
         record_with_nsys("script", options)
-    else:
-        from traceanalyzer.recording.script import record_script
+        return
+    from traceanalyzer.recording.script import record_script
 
-        record_script(options)
+    profiler, append = profiled_pass(options)
+    record_script(options, profiler=profiler, append=append)
+
+
+def profiled_pass(options: RunOptions) -> tuple[str, bool]:
+    """Return the profiler of this process's pass and whether it adds to a run: Nsight Systems' where it runs us."""
+    return ("nsys" if NSYS_VERSION_VARIABLE in os.environ else options.profiler), APPEND_VARIABLE in os.environ
 
 
 def say(line: str) -> None:

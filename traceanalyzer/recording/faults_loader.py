@@ -97,4 +97,11 @@ class HeavyMosaic(Fault):
     )
 
 
-FAULTS: tuple[type[Fault], ...] = (SingleProcessLoader, SlowStorage, FewWorkers, LowPrefetch, NoPersistence, HeavyMosaic)
+FAULTS: tuple[type[Fault], ...] = (
+    SingleProcessLoader,
+    SlowStorage,
+    FewWorkers,
+    LowPrefetch,
+    NoPersistence,
+    HeavyMosaic,
+)

@@ -64,7 +64,7 @@ class Fragmentation(Fault):
 
     name: ClassVar[str] = "fragmentation"
     code: ClassVar[str] = "TA404"
-    about: ClassVar[str] = "each step keeps one in two of many odd-sized blocks for a while: reserved memory grows full of holes"
+    about: ClassVar[str] = "each step keeps one in two of many odd-sized blocks for a while: memory full of holes"
     needs_cuda: ClassVar[bool] = True
     settings: ClassVar[FaultSettings] = _WITH_MEMORY
 

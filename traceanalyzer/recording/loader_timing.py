@@ -66,8 +66,8 @@ class LoaderClock:
                 part_ns[index] += now[cell] - before[cell]
                 part_calls[index] += now[cell + 1] - before[cell + 1]
             last = now[row + _BATCHES]
-            for number in range(last - min(fresh, _HISTORY), last):
-                times.append(now[row + _HISTORY_START + number % _HISTORY])
+            recent = range(last - min(fresh, _HISTORY), last)
+            times.extend(now[row + _HISTORY_START + number % _HISTORY] for number in recent)
         return {
             "batches": batches,
             "worker_ns": total,

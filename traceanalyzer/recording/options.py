@@ -1,4 +1,5 @@
 """Options of the two recording commands, declared once for every front end."""
+# ruff: noqa: RUF009 - option() declares, as dataclasses.field does
 
 from __future__ import annotations
 
@@ -30,9 +31,9 @@ class RunOptions:
     steps: int = option(20, "Steps to record.", kind=int)
     profiler: str = option("torch", "torch.profiler, Nsight Systems, both (two passes) or none.", choices=PROFILERS)
     skip: int = option(0, "Steps to leave alone at the start.", kind=int)
-    warm_up: int | None = option(None, "Warm-up steps before anything is measured (default 10; 2 without a GPU).", kind=int)
+    warm_up: int | None = option(None, "Warm-up steps (default 10; 2 without a GPU).", kind=int)
     unprofiled: int | None = option(
-        None, "Steps measured without a profiler, before and again after recording (default: as many as recorded, 4 to 50).",
+        None, "Steps measured bare, before and after recording (default: as many as recorded, 4 to 50).",
         kind=int,
     )  # fmt: skip
     settle: int | None = option(
@@ -42,7 +43,7 @@ class RunOptions:
     shapes: bool = option(False, "Record input shapes of operators.", kind=bool)
     memory: bool = option(False, "Record allocator events and a memory snapshot.", kind=bool)
     overwrite: bool = option(False, "Replace an earlier run in the folder.", kind=bool)
-    nsys_option: tuple[str, ...] = option((), "Further option for nsys profile, for example --nsys-option=--gpu-metrics-devices=0.")
+    nsys_option: tuple[str, ...] = option((), "Further option for nsys profile; may be repeated.")
     nsys_trace: str = option("cuda,nvtx,osrt", "What nsys traces (its -t option).")
     nsys: Path | None = option(None, "The nsys program (default: the one on the PATH).", kind=Path)
 
@@ -94,8 +95,8 @@ class YoloOptions(RunOptions):
     device: str | None = option(None, "Device, as Ultralytics names it (default: the first GPU, else cpu).")
     amp: bool = option(True, "Train with automatic mixed precision.", kind=bool)
     fault: tuple[str, ...] = option((), "Reproduce a root cause; may be repeated. See record faults.")
-    set: tuple[str, ...] = option((), "Any Ultralytics setting as name=value, for example --set mosaic=0; may be repeated.")
-    images: int | None = option(None, "Images of the synthetic data set (default: enough for one epoch, at most 2048).", kind=int)
+    set: tuple[str, ...] = option((), "Any Ultralytics setting, for example --set mosaic=0; may be repeated.")
+    images: int | None = option(None, "Synthetic images (default: enough for one epoch, at most 2048).", kind=int)
     batches_per_epoch: int | None = option(None, "Make the synthetic data set this many batches long.", kind=int)
     seed: int = option(0, "Seed of the synthetic data set and of training.", kind=int)
     dataset_dir: Path | None = option(None, "Keep the synthetic data set here, to use it again.", kind=Path)
@@ -116,7 +117,7 @@ class YoloOptions(RunOptions):
 class ScriptOptions(RunOptions):
     """Options of ``record script``."""
 
-    run_to_end: bool = option(False, "Let the script finish instead of ending it once everything is recorded.", kind=bool)
+    run_to_end: bool = option(False, "Let the script finish instead of ending it after recording.", kind=bool)
     command: tuple[str, ...] = ()
 
 

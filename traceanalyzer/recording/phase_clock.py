@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 OTHER = "other"
@@ -198,7 +199,7 @@ class EventTrack:
         """Add the device times of every step seen so far; the device must have finished them."""
         for borders in self._steps:
             phases: dict[str, int] = {}
-            for (before, _), (after, name) in zip(borders, borders[1:], strict=False):
+            for (before, _), (after, name) in pairwise(borders):
                 phases[name] = phases.get(name, 0) + round(before.elapsed_time(after) * 1e6)
             into.add_device_step(phases)
             self._free.extend(event for event, _ in borders)

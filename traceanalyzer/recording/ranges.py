@@ -14,6 +14,9 @@ from typing import Any
 NSYS_VERSION_VARIABLE = "TRACEANALYZER_NSYS_VERSION"
 """Set by the launcher in the profiled process: version of the Nsight Systems around it."""
 
+APPEND_VARIABLE = "TRACEANALYZER_APPEND"
+"""Set by the launcher in the profiled process when it adds a pass to a run instead of starting one."""
+
 # The first nvtx release whose ranges an Nsight Systems of 2023 does not see: it registers through a newer NVTX
 # entry point than that profiler injects itself into.
 NVTX_UNSEEN_SINCE = (0, 2, 12)
@@ -48,7 +51,7 @@ def nvtx_problem(nvtx: str | None, nsys: str | None) -> str | None:
     if nsys is None:
         return None
     if nvtx is None:
-        return "the nvtx package is not installed: Nsight Systems will show no steps or phases; pip install 'nvtx<0.2.12'"
+        return "the nvtx package is not installed: Nsight Systems will show no steps or phases"
     profiler = parse_version(nsys)
     if profiler and profiler < NSYS_SEES_NEW_NVTX_SINCE and parse_version(nvtx) >= NVTX_UNSEEN_SINCE:
         return (

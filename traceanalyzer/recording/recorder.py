@@ -1,10 +1,10 @@
 """Record any PyTorch training loop.
 
-    with Recorder(out="RUN") as recorder:
-        recorder.instrument(model, optimizer)
-        for batch in recorder.steps(loader):
-            with recorder.phase("h2d"):
-                ...
+with Recorder(out="RUN") as recorder:
+    recorder.instrument(model, optimizer)
+    for batch in recorder.steps(loader):
+        with recorder.phase("h2d"):
+            ...
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -36,7 +36,7 @@ PHASES = ("data", "h2d", "forward", "loss", "backward", "optimizer", "ema", "val
 _EVENTS_PER_STEP = 32
 
 
-class RecordingComplete(BaseException):  # noqa: N818 - not an error: it must pass the loop's own handlers
+class RecordingComplete(BaseException):
     """Leaves a training loop once everything is recorded; like an interrupt, no handler of errors should stop it."""
 
 
@@ -165,7 +165,7 @@ class Recorder:
             problem = time_loader(batches, self.loader_clock)
             if problem:
                 self.folder.note(problem)
-        length = len(batches) if hasattr(batches, "__len__") else None
+        length = len(batches) if isinstance(batches, Sized) else None
         iterator: Iterator[Batch] | None = None
         served = 0
         while length is None or served < length:

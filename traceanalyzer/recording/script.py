@@ -9,6 +9,7 @@ from __future__ import annotations
 import runpy
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ def record_script(options: ScriptOptions, *, profiler: str | None = None, append
         prepare_folder(out, overwrite=options.overwrite)
     recorder = Recorder(
         out,
-        schedule=options.schedule(cuda=torch.cuda.is_available(), head_start=16),
+        schedule=replace(options, profiler=chosen).schedule(cuda=torch.cuda.is_available(), head_start=16),
         profiler="none" if chosen == "none" else ("nsys" if chosen == "nsys" else "torch"),
         options=options.trace_options,
         append=append,

@@ -48,7 +48,10 @@ def make_dataset(root: Path, spec: SyntheticSpec) -> Path:
     marker = root / _MARKER
     if marker.is_file() and yaml.is_file() and json.loads(marker.read_text()) == asdict(spec):
         return yaml
-    for split, count, seed in (("train", spec.images, 2 * spec.seed), ("val", spec.validation_images, 2 * spec.seed + 1)):
+    for split, count, seed in (
+        ("train", spec.images, 2 * spec.seed),
+        ("val", spec.validation_images, 2 * spec.seed + 1),
+    ):
         _write_split(root, split, count, spec, np.random.default_rng(seed))
     names = "\n".join(f"  {index}: {name}" for index, name in enumerate(CLASSES))
     yaml.write_text(f"path: {json.dumps(str(root.resolve()))}\ntrain: images/train\nval: images/val\nnames:\n{names}\n")
@@ -73,7 +76,9 @@ def _write_split(root: Path, split: str, count: int, spec: SyntheticSpec, random
         (labels / f"{number:06d}.txt").write_text("\n".join(lines) + "\n")
 
 
-def draw_image(size: int, shapes: int, random: np.random.Generator) -> tuple[Any, list[tuple[int, float, ...]]]:
+def draw_image(
+    size: int, shapes: int, random: np.random.Generator
+) -> tuple[Any, list[tuple[int, float, float, float, float]]]:
     """Draw one image.
 
     Args:

@@ -140,16 +140,22 @@ def _with_faults(options: YoloOptions, faults: list[Fault]) -> YoloOptions:
         run = {name: value for name, value in fault.settings.run.items() if getattr(options, name) in (None, False)}
         trainer = {name: value for name, value in fault.settings.trainer.items() if name in own}
         options = replace(options, **run, **trainer)
-    own_words = dict(word.split("=", 1) for word in options.set)
     # An explicit --set has the last word, so that a fault can be tried at another size.
-    if "model" in own_words:
-        options = replace(options, model=own_words["model"])
-    for name in ("batch", "imgsz", "workers"):
-        if name in own_words:
-            options = replace(options, **{name: int(own_words[name])})
-    if "amp" in own_words:
-        options = replace(options, amp=_parse(own_words["amp"]) not in (False, "fp32"))
+    for name, value in (word.split("=", 1) for word in options.set):
+        if name in own:
+            options = replace(options, **{name: _as_declared(name, value)})
     return options
+
+
+def _as_declared(name: str, text: str) -> Any:
+    if name == "model":
+        return text
+    if name == "amp":
+        return _parse(text) not in (False, "fp32")
+    try:
+        return int(text)
+    except ValueError:
+        raise UsageError(f"--set {name}={text}: not a number") from None
 
 
 def _make_trainer(options: YoloOptions, faults: list[Fault], place: Path) -> Any:
@@ -228,7 +234,7 @@ def _label(recorder: Recorder, faults: list[Fault], on_cuda: bool) -> None:
 def _close_loaders(trainer: Any) -> None:
     for name in ("train_loader", "test_loader"):
         loader = getattr(trainer, name, None)
-        if hasattr(loader, "close"):
+        if loader is not None and hasattr(loader, "close"):
             loader.close()
 
 

@@ -227,5 +227,3 @@ def trainer_configuration(trainer: Any) -> dict[str, Any]:
 
 def _file_name(value: Any) -> str | None:
     return None if value is None else str(value).replace("\\", "/").rsplit("/", 1)[-1]
-
-
