@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib.util
 import io
 import os
 import tempfile
@@ -20,7 +21,7 @@ class Healthy(Fault):
     about: ClassVar[str] = "large model, large batch, AMP, enough workers: nothing to find"
     settings: ClassVar[FaultSettings] = FaultSettings(
         trainer={
-            "model": "yolo11x.yaml", "imgsz": 960, "batch": 48, "workers": 14, "deterministic": False, "amp": True,
+            "model": "yolo11x.yaml", "imgsz": 1280, "batch": 24, "workers": 14, "deterministic": False, "amp": True,
         },
     )  # fmt: skip
 
@@ -264,6 +265,11 @@ class CheckpointEveryStep(Fault):
     name: ClassVar[str] = "checkpoint-every-step"
     code: ClassVar[str] = "TA802"
     about: ClassVar[str] = "the model is saved after every training step"
+
+    def prepare(self, trainer: Any) -> None:
+        """Leave the results table out of the checkpoint where the package that reads it is missing."""
+        if importlib.util.find_spec("polars") is None:
+            trainer.read_results_csv = dict
 
     def each_step(self, trainer: Any) -> None:
         """Save."""

@@ -189,9 +189,16 @@ def _import_stream(nsys: Path, stream: Path, finished: Path, folder: RunFolder) 
     if importer is None:
         folder.note("Nsight Systems left a .qdstrm stream and there is no QdstrmImporter here to import it with")
         return
-    answer = subprocess.run([importer, "-i", stream, "-o", finished], capture_output=True, text=True, check=False)
+    command = [str(importer), "-i", str(stream), "-o", str(finished)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, env=_beside(importer))
     if not finished.is_file():
         folder.note(f"QdstrmImporter failed with exit code {answer.returncode}; the .qdstrm stream is kept")
+
+
+def _beside(importer: Path) -> dict[str, str]:
+    """Return an environment in which nsys's host half finds its own libraries when it was copied elsewhere."""
+    libraries = [str(importer.parent), os.environ.get("LD_LIBRARY_PATH", "")]
+    return {**os.environ, "LD_LIBRARY_PATH": ":".join(name for name in libraries if name)}
 
 
 def _enter(folder: RunFolder, nsys: Path, version: str, report: Path, say: Callable[[str], None]) -> None:
@@ -210,7 +217,9 @@ def _enter(folder: RunFolder, nsys: Path, version: str, report: Path, say: Calla
     }
     export = report.with_suffix(".sqlite")
     command = [str(nsys), "export", "--type", "sqlite", "--force-overwrite=true", "-o", str(export), str(report)]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    importer = find_importer(nsys)
+    surroundings = None if importer is None else _beside(importer)
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, env=surroundings)
     if export.is_file() and answer.returncode == 0:
         clean_export(export)
         entry |= {"file": export.name, "format": "nsys_sqlite", "report": report.name}

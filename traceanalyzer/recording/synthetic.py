@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from traceanalyzer.recording.facts import usable_cores
+
 CLASSES = ("circle", "rectangle", "triangle")
 _MARKER = "dataset.json"
 _QUALITY = 90
+
+Box = tuple[int, float, float, float, float]
+"""Class, then centre x, centre y, width and height as fractions of the side."""
 
 
 @dataclass(frozen=True)
@@ -48,37 +54,39 @@ def make_dataset(root: Path, spec: SyntheticSpec) -> Path:
     marker = root / _MARKER
     if marker.is_file() and yaml.is_file() and json.loads(marker.read_text()) == asdict(spec):
         return yaml
-    for split, count, seed in (
-        ("train", spec.images, 2 * spec.seed),
-        ("val", spec.validation_images, 2 * spec.seed + 1),
-    ):
-        _write_split(root, split, count, spec, np.random.default_rng(seed))
+    for stream, (split, count) in enumerate((("train", spec.images), ("val", spec.validation_images))):
+        _write_split(root, split, count, spec, stream)
     names = "\n".join(f"  {index}: {name}" for index, name in enumerate(CLASSES))
     yaml.write_text(f"path: {json.dumps(str(root.resolve()))}\ntrain: images/train\nval: images/val\nnames:\n{names}\n")
     marker.write_text(json.dumps(asdict(spec)))
     return yaml
 
 
-def _write_split(root: Path, split: str, count: int, spec: SyntheticSpec, random: np.random.Generator) -> None:
+def _write_split(root: Path, split: str, count: int, spec: SyntheticSpec, stream: int) -> None:
+    (root / "images" / split).mkdir(parents=True, exist_ok=True)
+    (root / "labels" / split).mkdir(parents=True, exist_ok=True)
+    jobs = [(root, split, number, spec, stream) for number in range(count)]
+    # Threads: OpenCV and numpy release the interpreter's lock for most of the work, and no process is started.
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        for _ in pool.map(_write_image, jobs):
+            pass
+
+
+def _write_image(job: tuple[Path, str, int, SyntheticSpec, int]) -> None:
     import cv2
 
-    images = root / "images" / split
-    labels = root / "labels" / split
-    images.mkdir(parents=True, exist_ok=True)
-    labels.mkdir(parents=True, exist_ok=True)
-    for number in range(count):
-        picture, boxes = draw_image(spec.size, spec.shapes, random)
-        encoded, data = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
-        if not encoded:
-            raise OSError("JPEG encoding failed")
-        (images / f"{number:06d}.jpg").write_bytes(data.tobytes())
-        lines = [f"{kind} {x:.6f} {y:.6f} {w:.6f} {h:.6f}" for kind, x, y, w, h in boxes]
-        (labels / f"{number:06d}.txt").write_text("\n".join(lines) + "\n")
+    root, split, number, spec, stream = job
+    # A stream of its own per image: the same picture whatever order or process it is drawn in.
+    picture, boxes = draw_image(spec.size, spec.shapes, np.random.default_rng((spec.seed, stream, number)))
+    encoded, data = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
+    if not encoded:
+        raise OSError("JPEG encoding failed")
+    (root / "images" / split / f"{number:06d}.jpg").write_bytes(data.tobytes())
+    lines = [f"{kind} {x:.6f} {y:.6f} {w:.6f} {h:.6f}" for kind, x, y, w, h in boxes]
+    (root / "labels" / split / f"{number:06d}.txt").write_text("\n".join(lines) + "\n")
 
 
-def draw_image(
-    size: int, shapes: int, random: np.random.Generator
-) -> tuple[Any, list[tuple[int, float, float, float, float]]]:
+def draw_image(size: int, shapes: int, random: np.random.Generator) -> tuple[Any, list[Box]]:
     """Draw one image.
 
     Args:
