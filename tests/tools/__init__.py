@@ -1,0 +1,1 @@
+"""Tools run by hand."""

@@ -92,7 +92,10 @@ RUNS = (
     Run("nsys-healthy", ("--fault=healthy", "--steps=3", "--settle=8", "--unprofiled=10", "--set=nbs=24"), 140, "nsys"),
     Run(
         "healthy-960",
-        ("--fault=healthy", "--set=imgsz=960", "--set=batch=32", "--set=nbs=32", "--steps=2", "--settle=8", "--unprofiled=16"),
+        (
+            "--fault=healthy", "--set=imgsz=960", "--set=batch=32", "--set=nbs=32", "--steps=2", "--settle=8",
+            "--unprofiled=16",
+        ),
         120,
     ),
 )  # fmt: skip
@@ -130,13 +133,19 @@ def main() -> int:
                 continue
         row = summarise(run, folder)
         rows.append(row)
-        print(row, f"  [{time.monotonic() - start:.0f} s]", flush=True)
+        say(f"{row}  [{time.monotonic() - start:.0f} s]")
         packer.add(folder)
         (folder / ".packed").touch()
     table = "\n".join([HEADER, *rows, *failed])
     (options.out / "table.txt").write_text(table + "\n")
-    print("\n" + table, flush=True)
+    say("\n" + table)
     return 1 if failed else 0
+
+
+def say(text: str) -> None:
+    """Write a line now, so that it is there even when the machine is taken away."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 def parse() -> argparse.Namespace:
@@ -191,7 +200,10 @@ def tail(log: Path) -> str:
     return " | ".join(lines[-6:])[-900:]
 
 
-HEADER = f"{'run':28} {'unprofiled':>11} {'after':>9} {'profiled':>9} {'busy/step':>10} {'busy rec.':>9} {'bare':>6} {'trace':>9}"
+HEADER = (
+    f"{'run':28} {'unprofiled':>11} {'after':>9} {'profiled':>9} {'busy/step':>10} "
+    f"{'busy rec.':>9} {'bare':>6} {'trace':>9}"
+)
 
 
 def summarise(run: Run, folder: Path) -> str:
