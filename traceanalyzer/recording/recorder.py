@@ -22,6 +22,7 @@ from traceanalyzer.recording import facts
 from traceanalyzer.recording.garbage import GarbageWatch
 from traceanalyzer.recording.gpu_sampler import GpuSampler
 from traceanalyzer.recording.loader_timing import LoaderClock, time_loader
+from traceanalyzer.recording.memory_snapshot import save_snapshot, start_history
 from traceanalyzer.recording.phase_clock import EventTrack, PhaseClock, StepTimes
 from traceanalyzer.recording.ranges import RangeEmitter, nvtx_problem, nvtx_version
 from traceanalyzer.recording.run_folder import RunFolder, describe_error
@@ -324,8 +325,11 @@ class Recorder:
         if stage is Stage.PROFILER_WARM_UP and self.profiler == "torch":
             self._trace = self._new_trace()
             self.ranges.torch_enabled = True
-        elif stage is Stage.RECORDED and self.profiler == "nsys" and self._cuda:
-            self._torch.cuda.profiler.start()
+        elif stage is Stage.RECORDED and self._cuda:
+            if self.options.memory and self.profiler == "torch":
+                start_history()
+            if self.profiler == "nsys":
+                self._torch.cuda.profiler.start()
         if not keep_trace:
             self._block_steps = 0
         self._block_first = self._block_steps
@@ -353,8 +357,6 @@ class Recorder:
             self._pass.setdefault("loader", {})[stage.value] = loader
 
     def _new_trace(self) -> TorchTrace:
-        if self.options.memory and self._cuda:
-            self._torch.cuda.memory._record_memory_history(max_entries=1_000_000)
         warm_up = self.schedule.profiler_warm_up
         first = self.schedule.first(Stage.PROFILER_WARM_UP)
         path = self.folder.path / f"rank{self._rank}.pt.trace.json.gz"
@@ -368,7 +370,7 @@ class Recorder:
             return
         self.ranges.torch_enabled = False
         trace.stop()
-        if self.options.memory and self._cuda:
+        if self.options.memory and self._cuda and self._stage is Stage.RECORDED:
             self._save_memory_snapshot()
         if trace.saved:
             self.folder.document.setdefault("recordings", []).append(
@@ -388,8 +390,7 @@ class Recorder:
 
     def _save_memory_snapshot(self) -> None:
         name = "memory_snapshot.pickle" if self._rank == 0 else f"memory_snapshot.rank{self._rank}.pickle"
-        self._torch.cuda.memory._dump_snapshot(str(self.folder.path / name))
-        self._torch.cuda.memory._record_memory_history(enabled=None)
+        save_snapshot(self.folder.path / name)
         self.folder.document.setdefault("files", {})["memory_snapshot"] = name
 
     def _synchronise(self) -> None:
