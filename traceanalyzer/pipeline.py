@@ -19,10 +19,9 @@ from traceanalyzer.measures.timeline import build_timeline
 from traceanalyzer.model.trace import Recording, Source, Trace
 from traceanalyzer.readers import open_recording
 from traceanalyzer.results.analysis import Analysis, Input, RankReport, Tool
-from traceanalyzer.results.answer import order_findings
 from traceanalyzer.results.document import read_document
 from traceanalyzer.results.finding import Finding
-from traceanalyzer.rules.run import check_all
+from traceanalyzer.rules.run import check_all, order
 
 PathArgument = str | PathLike[str]
 ReadProgress = Callable[[str, int, int], None]
@@ -88,7 +87,7 @@ def analyze(
         recorded_with=recorded_with(measured[0][1]),
         plan=[],
         ranks=ranks,
-        findings=order_findings(findings),
+        findings=order(findings),
     )
     return analysis.with_recording(MeasuredFrames(tuple(measured)))
 

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -40,6 +40,7 @@ def make_app() -> typer.Typer:
         name="traceanalyzer",
         help="Why was the GPU idle? Reads PyTorch-profiler and Nsight Systems recordings and names the root causes.",
         no_args_is_help=True,
+        add_completion=False,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -78,10 +79,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _top(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:
-    if version:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"traceanalyzer {__version__}")
         raise typer.Exit
+
+
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    pass  # options of the program itself; everything else is a command's
 
 
 def _usage(error: Any) -> int:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from traceanalyzer.renderers.text import cause_title, saving_text, share_text, shorten, visible
+from traceanalyzer.renderers.text import cause_title, saving_text, shorten, visible
 from traceanalyzer.results.analysis import Analysis, DeviceReport, RankReport
 from traceanalyzer.results.answer import StepMean, answer, firing, mean_step
 from traceanalyzer.results.finding import Evidence, Finding
 from traceanalyzer.results.vocabulary import FindingKind, Status
-from traceanalyzer.units import format_bytes, format_ns
+from traceanalyzer.units import format_bytes, format_ns, format_share
 
 # GitHub refuses comments above 65,536 characters; far below it, people stop reading
 MAX_EVIDENCE = 5
@@ -131,29 +131,27 @@ def _rank(rank: RankReport, *, several: bool) -> Iterable[str]:
 
 def _step_table(label: str, rank: RankReport, mean: StepMean) -> str:
     kind = f"{mean.step_class.value} " if mean.step_class else ""
-    title = (
-        f"{label}where the mean {kind}step of {format_ns(mean.window_ns)} goes ({mean.windows} of {rank.steps.count})"
-    )
-    lines = [f"<details open><summary>{title}</summary>", "", "| GPU | per step | share |", "|---|---:|---:|"]
-    lines += [
-        f"| busy: {escape(k)} | {format_ns(ns)} | {share_text(ns, mean.window_ns)} |" for k, ns in mean.busy_ns.items()
-    ]
+    of = f"{mean.windows} of {rank.steps.count}"
+    summary = f"{label}where the mean {kind}step of {format_ns(mean.window_ns)} goes ({of})"
+
+    def row(what: str, ns: float) -> str:
+        return f"| {escape(what)} | {format_ns(ns)} | {format_share(ns, mean.window_ns)} |"
+
+    lines = [f"<details open><summary>{summary}</summary>", "", "| GPU | per step | share |", "|---|---:|---:|"]
+    lines += [row(f"busy: {kind.replace('_', ' ')}", ns) for kind, ns in mean.busy_ns.items()]
     causes = list(mean.idle_ns.items())
-    lines += [
-        f"| idle: {escape(cause_title(c))} | {format_ns(ns)} | {share_text(ns, mean.window_ns)} |"
-        for c, ns in causes[:MAX_CAUSES]
-    ]
+    lines += [row(f"idle: {cause_title(cause)}", ns) for cause, ns in causes[:MAX_CAUSES]]
     rest = sum(ns for _, ns in causes[MAX_CAUSES:])
     if rest:
-        count = len(causes) - MAX_CAUSES
-        lines.append(f"| idle: {count} smaller causes | {format_ns(rest)} | {share_text(rest, mean.window_ns)} |")
+        lines.append(row(f"idle: {len(causes) - MAX_CAUSES} smaller causes", rest))
     return "\n".join([*lines, "", "</details>"])
 
 
 def _device(label: str, rank: RankReport, device: DeviceReport) -> str:
     name = f" ({escape(device.name)})" if device.name else ""
-    busy = share_text(device.busy_ns, device.span_ns)
-    h2d = rank.copies.h2d
+    busy = format_share(device.busy_ns, device.span_ns)
+    h2d, malloc = rank.copies.h2d, rank.allocator.device_malloc
+    exposed = f"{format_ns(h2d.not_under_kernel_ns)} not under a kernel"
     facts = [
         ("span", format_ns(device.span_ns)),
         ("busy", f"{format_ns(device.busy_ns)} ({busy})"),
@@ -163,14 +161,8 @@ def _device(label: str, rank: RankReport, device: DeviceReport) -> str:
         ("exposed copies", format_ns(device.exposed_copy_ns)),
         ("longest gap", format_ns(device.gaps.max_ns)),
         ("launches", str(rank.launches.count)),
-        (
-            "H2D copies",
-            f"{h2d.count}, {format_bytes(h2d.bytes)}, {format_ns(h2d.not_under_kernel_ns)} not under a kernel",
-        ),
-        (
-            "device allocations",
-            f"{rank.allocator.device_malloc.count}, {format_ns(rank.allocator.device_malloc.time_ns)}",
-        ),
+        ("H2D copies", f"{h2d.count}, {format_bytes(h2d.bytes)}, {exposed}"),
+        ("device allocations", f"{malloc.count}, {format_ns(malloc.time_ns)}"),
     ]
     lines = [
         f"<details><summary>{label}device {device.device_id}{name}: busy {busy}</summary>",

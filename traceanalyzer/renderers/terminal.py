@@ -6,12 +6,12 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from traceanalyzer.renderers.text import cause_title, saving_text, share_text, visible
+from traceanalyzer.renderers.text import cause_title, saving_text, visible
 from traceanalyzer.results.analysis import Analysis, RankReport
 from traceanalyzer.results.answer import StepMean, answer, firing, mean_step
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.vocabulary import FindingKind, Severity
-from traceanalyzer.units import format_ns
+from traceanalyzer.units import format_ns, format_share
 
 MAX_ROWS = 8
 _SEVERITY_STYLE = {Severity.HIGH: "bold red", Severity.MEDIUM: "yellow", Severity.LOW: "cyan"}
@@ -89,9 +89,8 @@ def _step(rank: RankReport, mean: StepMean, width: int, *, several: bool) -> lis
     bar = max(8, width - 56)
     for name, ns, style, block in rows:
         cells = round(bar * ns / mean.window_ns) if mean.window_ns > 0 else 0
-        table.add_row(
-            Text(visible(name)), format_ns(ns), share_text(ns, mean.window_ns), Text(block * cells, style=style)
-        )
+        share = format_share(ns, mean.window_ns)
+        table.add_row(Text(visible(name)), format_ns(ns), share, Text(block * cells, style=style))
     return [Text(head, style="bold"), table]
 
 

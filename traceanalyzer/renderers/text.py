@@ -7,7 +7,7 @@ import unicodedata
 
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.vocabulary import Basis
-from traceanalyzer.units import format_ns, format_share
+from traceanalyzer.units import format_ns
 
 # ZERO WIDTH … and the bidirectional controls let a name hide or reorder its neighbours; category Cf covers them all
 _HIDDEN_CATEGORIES = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
@@ -39,10 +39,10 @@ CAUSE_TITLES = {
 
 
 def visible(text: str) -> str:
-    """Spell out characters that would change how the rest of a line is shown, and keep it one line.
+    r"""Spell out characters that would change how the rest of a line is shown, and keep it one line.
 
-    Control characters (terminal escapes among them), bidirectional and zero-width controls become ``\\x1b`` or
-    ``\\u202e``; runs of white space become one space.
+    Control characters (terminal escapes among them), bidirectional and zero-width controls become ``\x1b`` or
+    ``\u202e``; runs of white space become one space.
     """
     collapsed = re.sub(r"[ \t\r\n\f\v]+", " ", text)
     return "".join(_spell(ch) if unicodedata.category(ch) in _HIDDEN_CATEGORIES else ch for ch in collapsed)
@@ -77,8 +77,3 @@ def saving_text(finding: Finding) -> str:
     low = "?" if saving.low is None else format_ns(saving.low)
     high = "more" if saving.high is None else format_ns(saving.high)
     return f"{format_ns(saving.likely)} ({low} to {high})"
-
-
-def share_text(part: float, whole: float) -> str:
-    """Write a share of the step; ``"n/a"`` for an empty step."""
-    return format_share(part, whole)

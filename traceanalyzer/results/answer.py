@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from traceanalyzer.results.analysis import Analysis, RankReport
@@ -30,23 +29,6 @@ class StepMean:
     window_ns: float
     busy_ns: dict[str, float]
     idle_ns: dict[str, float]
-
-
-def order_findings(findings: Iterable[Finding]) -> list[Finding]:
-    """Order findings as documents do: faults that fire by likely saving, then limiters, then the rest by code."""
-
-    def key(finding: Finding) -> tuple[int, int, str, int, int]:
-        fires = finding.status is Status.FAIL
-        group = 2
-        if fires and finding.kind is FindingKind.FAULT:
-            group = 0
-        elif fires and finding.kind is FindingKind.LIMITER:
-            group = 1
-        saving = (finding.saving_per_step_ns.likely or 0) if fires else 0
-        device = -1 if finding.device_id is None else finding.device_id
-        return group, -saving, finding.code, finding.rank, device
-
-    return sorted(findings, key=key)
 
 
 def firing(analysis: Analysis, kind: FindingKind) -> list[Finding]:
