@@ -99,8 +99,8 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         message=(
             f"The device is idle {format_ns(per_step)} of the {format_ns(judged.mean_step_ns)} step "
             f"({format_share(per_step, judged.mean_step_ns)}) {place or 'while'} the main process makes the next "
-            f"batch. A batch takes {format_ns(batch_ns)}; about {workers} loader worker{'s' if workers > 1 else ''} would "
-            "keep up."
+            f"batch. A batch takes {format_ns(batch_ns)}; about {workers} loader "
+            f"worker{'s' if workers > 1 else ''} would keep up."
         ),
         observed={
             "input_wait_per_step_ns": per_step,

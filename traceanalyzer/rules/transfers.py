@@ -38,9 +38,8 @@ class BlockingCopies:
 def uploads(measures: Measures, judged: JudgedSteps) -> BoolArray:
     """Select the host-to-device copies of the judged windows."""
     copies = measures.copies
-    keep = judged.holds(copies.window) & (copies.device == judged.device_id)
-    keep &= copies.direction == CopyDirection.H2D
-    return keep
+    mine = np.logical_and(copies.device == judged.device_id, copies.direction == CopyDirection.H2D)
+    return np.logical_and(judged.holds(copies.window), mine)
 
 
 def blocking_uploads(measures: Measures, judged: JudgedSteps, selection: BoolArray, async_bytes: int) -> BlockingCopies:
