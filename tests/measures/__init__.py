@@ -1,1 +1,1 @@
-"""Tests of the measures package."""
+"""Tests of the measures."""
