@@ -63,7 +63,7 @@ def trim(document: dict[str, Any], first: int, end: int, name: str) -> dict[str,
             event["ts"], event["dur"] = _us(start_ns), _us(last_ns - start_ns)
         elif event["name"] == "Record Window End":
             event["ts"] = _us(last_ns)
-        elif event["ph"] == "M" and "ts" in event or event["name"].startswith("Iteration Start"):
+        elif (event["ph"] == "M" and "ts" in event) or event["name"].startswith("Iteration Start"):
             event["ts"] = _us(start_ns)
     return {**document, "traceEvents": kept, "traceName": name}
 
