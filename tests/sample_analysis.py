@@ -177,7 +177,7 @@ def _timeline(sim: _Simulation, kernel_name: str | None) -> Timeline:
             id="idle:0",
             kind="idle",
             title="GPU 0 idle, by cause",
-            slices=_slices(strings, [(s, e, c, c, 0) for s, e, c, _, _ in sim.idle if e > s]),
+            slices=_slices(strings, [(s, e, p, c, 0) for s, e, c, p, _ in sim.idle if e > s]),
         ),
         Track(
             id=f"stream:0:{STREAM}",
