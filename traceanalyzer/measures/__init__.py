@@ -13,6 +13,7 @@ from traceanalyzer.measures.communication import Communication, measure_communic
 from traceanalyzer.measures.copies import Copies, measure_copies
 from traceanalyzer.measures.device_timeline import DeviceTimeline, measure_device_timelines
 from traceanalyzer.measures.gap_attribution import IdleLedger, attribute_idle
+from traceanalyzer.measures.host_nesting import HostNesting, nest_host
 from traceanalyzer.measures.host_timeline import HostTimeline, flatten_host
 from traceanalyzer.measures.input_supply import InputSupply, measure_input_supply
 from traceanalyzer.measures.kernels import Kernels, measure_kernels
@@ -55,6 +56,11 @@ class Measures:
         self.recorder = recorder or {}
 
     @property
+    def trace(self) -> Trace:
+        """The recording itself, for stages that may see it (rules may not)."""
+        return self._trace
+
+    @property
     def metadata(self) -> dict[str, str]:
         """Facts about the recording (``torch``, ``with_stack``, ``profile_memory`` …)."""
         return dict(self._trace.metadata)
@@ -79,6 +85,11 @@ class Measures:
         return flatten_host(self._trace)
 
     @cached_property
+    def nesting(self) -> HostNesting:
+        """Which operator encloses which call."""
+        return nest_host(self._trace)
+
+    @cached_property
     def devices(self) -> tuple[DeviceTimeline, ...]:
         """Busy and idle time per device."""
         return measure_device_timelines(self._trace)
@@ -96,7 +107,7 @@ class Measures:
     @cached_property
     def copies(self) -> Copies:
         """Copies, their overlap with kernels and what they cost the host."""
-        return measure_copies(self._trace, self.devices, self.steps)
+        return measure_copies(self._trace, self.devices, self.steps, self.nesting)
 
     @cached_property
     def allocator(self) -> Allocator:
@@ -121,12 +132,12 @@ class Measures:
     @cached_property
     def operators(self) -> Operators:
         """Host time of framework operators."""
-        return measure_operators(self._trace)
+        return measure_operators(self._trace, self.nesting)
 
     @cached_property
     def synchronisations(self) -> Synchronisations:
         """Calls in which the host waited for the device."""
-        return measure_synchronisations(self._trace, self.steps)
+        return measure_synchronisations(self._trace, self.steps, self.copies, self.nesting)
 
     @cached_property
     def locations(self) -> Locations:
