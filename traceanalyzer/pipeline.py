@@ -9,14 +9,11 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
-import numpy as np
-
 from traceanalyzer import __version__
 from traceanalyzer.errors import UsageError
 from traceanalyzer.measures import Measures, Options
 from traceanalyzer.measures.frames import MeasuredFrames
 from traceanalyzer.measures.provenance import configuration_of, recorded_with
-from traceanalyzer.measures.steps import STEADY
 from traceanalyzer.measures.summary import summarise_rank
 from traceanalyzer.measures.timeline import build_timeline
 from traceanalyzer.model.trace import Recording, Source, Trace
@@ -162,24 +159,7 @@ def _timeline(measures: Measures, findings: Sequence[Finding]) -> Timeline:
         for finding in firing
         if turn < len(finding.evidence)
     ]
-    return build_timeline(
-        measures.trace,
-        measures.steps,
-        measures.idle,
-        measures.devices,
-        measures.host,
-        [*_median_step(measures), *places],
-    )
-
-
-def _median_step(measures: Measures) -> list[tuple[int, int, str]]:
-    steps = measures.steps
-    steady = np.flatnonzero(steps.step_class == STEADY)
-    if not len(steady):
-        return []
-    lengths = (steps.end_ns - steps.start_ns)[steady]
-    row = int(steady[np.argsort(lengths, kind="stable")[(len(steady) - 1) // 2]])
-    return [(int(steps.start_ns[row]), int(steps.end_ns[row]), "median step")]
+    return build_timeline(measures.trace, measures.steps, measures.idle, measures.devices, measures.host, places)
 
 
 def _input(source: Source) -> Input:
