@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
+from traceanalyzer.measures import phases
 from traceanalyzer.measures.device_timeline import DeviceTimeline
-from traceanalyzer.measures.host_timeline import HostTimeline
+from traceanalyzer.measures.gap_links import link_gaps
+from traceanalyzer.measures.host_timeline import HostTimeline, rows_by_thread
 from traceanalyzer.measures.steps import Steps
+from traceanalyzer.model import intervals
 from traceanalyzer.model.schema import ByteArray, CodeArray, IntArray
 from traceanalyzer.model.trace import Trace
 from traceanalyzer.results.vocabulary import CAUSE_CODE, PHASE_CODE, Cause, Phase
@@ -105,5 +110,350 @@ class IdleLedger:
 
 
 def attribute_idle(trace: Trace, steps: Steps, host: HostTimeline, devices: tuple[DeviceTimeline, ...]) -> IdleLedger:
-    """Attribute the idle time of every device to its cause, by rules 1 to 4 of the definitions."""
-    raise NotImplementedError
+    """Attribute the idle time of every device to its cause, by rules 1 to 4 of the definitions.
+
+    Args:
+        trace: The recording.
+        steps: Its step windows.
+        host: Its flattened host threads.
+        devices: Its device timelines.
+
+    Returns:
+        The ledger; empty without devices.
+    """
+    context = _thread_tables(trace, steps, host)
+    parts = [_attribute_device(trace, steps, host, device, context) for device in devices]
+    pieces = np.concatenate(parts) if parts else np.empty((0, _WIDTH), dtype=np.int64)
+    return _split(pieces, steps)
+
+
+class _Threads(NamedTuple):
+    """What rule 4 and the profiler's overhead need to know per thread, as flat arrays for the compiled loop."""
+
+    giver: IntArray  # thread that hands this one its work; -1 none
+    base_phase: IntArray
+    evaluation_offsets: IntArray
+    evaluation_start: IntArray
+    evaluation_end: IntArray
+    opening_offsets: IntArray  # moments at which a thread opens a slice
+    opening: IntArray
+    overhead_first: IntArray
+    overhead_last: IntArray
+    overhead_start: IntArray
+    overhead_end: IntArray
+    overhead_cause: IntArray
+    out_offsets: IntArray  # stretches in which a thread was scheduled out
+    out_start: IntArray
+    out_end: IntArray
+
+
+def _thread_tables(trace: Trace, steps: Steps, host: HostTimeline) -> _Threads:
+    threads = len(trace.threads)
+    slices = trace.slices
+    traits = phases.slice_traits(trace)
+    main = _main_thread(trace, steps, host)
+    giver = np.full(threads, main, dtype=np.int64)
+    if main >= 0:
+        giver[main] = -1
+    evaluations = np.flatnonzero((traits & phases.EVALUATION) != 0)
+    order, evaluation_offsets = rows_by_thread(slices.thread[evaluations], threads)
+    evaluations = evaluations[order]
+    opened = np.flatnonzero((traits & phases.OS_CALL) == 0)
+    order, opening_offsets = rows_by_thread(slices.thread[opened], threads)
+    first, last, overhead = _overheads_by_thread(trace, threads)
+    scheduled, out_offsets = rows_by_thread(trace.schedules.thread, threads)
+    return _Threads(
+        giver=giver,
+        base_phase=np.where(host.autograd != 0, PHASE_CODE[Phase.BACKWARD], PHASE_CODE[Phase.OTHER]).astype(np.int64),
+        evaluation_offsets=evaluation_offsets,
+        evaluation_start=slices.start_ns[evaluations],
+        evaluation_end=slices.end_ns[evaluations],
+        opening_offsets=opening_offsets,
+        opening=slices.start_ns[opened[order]],
+        overhead_first=first,
+        overhead_last=last,
+        overhead_start=overhead[0],
+        overhead_end=overhead[1],
+        overhead_cause=overhead[2],
+        out_offsets=out_offsets,
+        out_start=trace.schedules.start_ns[scheduled],
+        out_end=trace.schedules.end_ns[scheduled],
+    )
+
+
+def _main_thread(trace: Trace, steps: Steps, host: HostTimeline) -> int:
+    """Return the thread that runs the training loop: the markers' own, else the busiest that is not the engine's."""
+    if steps.thread >= 0:
+        return steps.thread
+    count = np.bincount(trace.slices.thread, minlength=len(trace.threads))
+    count[host.autograd != 0] = 0
+    return int(count.argmax()) if len(count) and count.max() > 0 else -1
+
+
+def _overheads_by_thread(trace: Trace, threads: int) -> tuple[IntArray, IntArray, tuple[IntArray, IntArray, IntArray]]:
+    """Return, per thread, the range of disjoint overhead intervals that hold for it, and those intervals."""
+    table = trace.overheads
+    owners = [int(t) for t in np.unique(table.thread) if t >= 0]
+    parts = [_flatten_overheads(trace, table.thread == -1)]
+    first = np.zeros(threads, dtype=np.int64)
+    last = np.full(threads, len(parts[0][0]), dtype=np.int64)
+    total = len(parts[0][0])
+    for thread in owners:
+        part = _flatten_overheads(trace, (table.thread == -1) | (table.thread == thread))
+        first[thread], last[thread] = total, total + len(part[0])
+        total += len(part[0])
+        parts.append(part)
+    start, end, cause = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    return first, last, (start, end, cause)
+
+
+def _flatten_overheads(trace: Trace, rows: BoolArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Make overhead rows disjoint; where the profiler's buffers and lazy loading overlap, the buffers win."""
+    table = trace.overheads
+    loads = rows & (table.is_module_load != 0)
+    others = rows & (table.is_module_load == 0)
+    overhead = intervals.union(table.start_ns[others], table.end_ns[others])
+    loading = intervals.subtract(intervals.union(table.start_ns[loads], table.end_ns[loads]), overhead)
+    start = np.concatenate((overhead[0], loading[0]))
+    end = np.concatenate((overhead[1], loading[1]))
+    cause = np.repeat(
+        np.array([CAUSE_CODE[Cause.PROFILER_OVERHEAD], CAUSE_CODE[Cause.MODULE_LOAD]], dtype=np.int64),
+        [len(overhead[0]), len(loading[0])],
+    )
+    order = np.argsort(start, kind="stable")
+    return start[order], end[order], cause[order]
+
+
+def _attribute_device(
+    trace: Trace, steps: Steps, host: HostTimeline, device: DeviceTimeline, context: _Threads
+) -> IntArray:
+    """Return one device's pieces, before they are split at window borders."""
+    start, end = device.gap_start_ns, device.gap_end_ns
+    gap = np.arange(len(start), dtype=np.int64)
+    if len(steps):
+        # idle of the windows before the device's first activity and after its last
+        if steps.start_ns[0] < device.span_start_ns:
+            start = np.concatenate((steps.start_ns[:1], start))
+            end = np.concatenate((np.array([device.span_start_ns], dtype=np.int64), end))
+            gap = np.concatenate((np.array([-1], dtype=np.int64), gap))
+        tail = max(device.span_end_ns, int(steps.start_ns[0]))
+        if steps.end_ns[-1] > tail:
+            start = np.concatenate((start, np.array([tail], dtype=np.int64)))
+            end = np.concatenate((end, steps.end_ns[-1:]))
+            gap = np.concatenate((gap, np.array([-1], dtype=np.int64)))
+    links = link_gaps(trace, device, start, end, steps.thread)
+    pieces = _attribute(
+        start, end, links.thread, links.call_start, links.call_end, links.inside_cause, links.after_cause,
+        links.wait_until, host.offsets, host.start_ns, host.end_ns, host.cause, host.phase, host.slice_row,
+        host.call_row, context,
+    )  # fmt: skip
+    ids = pieces[:, _GAP]
+    pieces[:, _ACTIVITY] = links.activity[ids]
+    call = links.call[ids]
+    pieces[:, _CALL] = np.where(pieces[:, _CALL] == _THE_LAUNCH, call, pieces[:, _CALL])
+    pieces[:, _GAP] = gap[ids]
+    pieces[:, _DEVICE] = device.device_id
+    return pieces  # type: ignore[no-any-return]
+
+
+def _split(pieces: IntArray, steps: Steps) -> IdleLedger:
+    """Split pieces at the borders of windows and markers, and say in which window each lies."""
+    cuts = np.unique(np.concatenate((steps.start_ns, steps.marker_end_ns, steps.end_ns)))
+    start, end = pieces[:, _START], pieces[:, _END]
+    first = np.searchsorted(cuts, start, side="right")
+    count = np.searchsorted(cuts, end, side="left") - first + 1
+    rows = np.repeat(np.arange(len(pieces)), count)
+    number = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
+    padded = np.concatenate((cuts, np.zeros(1, dtype=np.int64)))
+    low = np.where(number == 0, start[rows], padded[first[rows] + number - 1])
+    high = np.where(number == count[rows] - 1, end[rows], padded[np.minimum(first[rows] + number, len(cuts))])
+    if len(steps):
+        window = np.searchsorted(steps.start_ns, low, side="right") - 1
+        window = np.where((window >= 0) & (low < steps.end_ns[window]), window, -1)
+        inside = window >= 0
+        step_class = np.where(inside, steps.step_class[window], -1)
+        boundary = inside & (low >= steps.marker_end_ns[window])
+    else:
+        window = np.full(len(rows), -1, dtype=np.int64)
+        step_class = window
+        boundary = np.zeros(len(rows), dtype=np.bool_)
+    gap = pieces[rows, _GAP]
+    return IdleLedger(
+        start_ns=low,
+        end_ns=high,
+        device=pieces[rows, _DEVICE].astype(np.int32),
+        cause=pieces[rows, _CAUSE].astype(np.int8),
+        phase=pieces[rows, _PHASE].astype(np.int8),
+        window=window.astype(np.int32),
+        step_class=step_class.astype(np.int8),
+        boundary=boundary.astype(np.int8),
+        in_span=(gap >= 0).astype(np.int8),
+        gap=gap.astype(np.int32),
+        activity=pieces[rows, _ACTIVITY],
+        thread=pieces[rows, _THREAD].astype(np.int32),
+        slice_row=pieces[rows, _SLICE],
+        call_row=pieces[rows, _CALL],
+    )
+
+
+_START, _END, _CAUSE, _PHASE, _THREAD, _SLICE, _CALL, _GAP, _ACTIVITY, _DEVICE = range(10)
+_WIDTH = 10
+_THE_LAUNCH = -2  # stands for the gap's launch call until the rows are known
+_AUTOGRAD_ENGINE = CAUSE_CODE[Cause.AUTOGRAD_ENGINE]
+_PREEMPTED = CAUSE_CODE[Cause.PREEMPTED]
+_DEVICE_WAIT = CAUSE_CODE[Cause.DEVICE_WAIT]
+_UNKNOWN = CAUSE_CODE[Cause.UNKNOWN]
+_OTHER = PHASE_CODE[Phase.OTHER]
+_FAR = np.iinfo(np.int64).max
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+def _last_at(times, low, high, moment):  # type: ignore[no-untyped-def]
+    """Return the last index in [low, high) whose time is not after a moment; low - 1 without one."""
+    while low < high:
+        middle = (low + high) // 2
+        if times[middle] <= moment:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+def _attribute(  # type: ignore[no-untyped-def]
+    gap_start, gap_end, gap_thread, call_start, call_end, inside_cause, after_cause, wait_until,
+    host_offsets, host_start, host_end, host_cause, host_phase, host_slice, host_call, threads,
+):  # fmt: skip
+    """Walk every gap from its start to its end; each step emits the time up to the next change of cause."""
+    out = np.empty((2 * len(gap_start) + 1024, _WIDTH), np.int64)
+    n = 0
+    for g in range(len(gap_start)):
+        now = gap_start[g]
+        end = gap_end[g]
+        thread = gap_thread[g]
+        launch = min(max(call_start[g], now), end)
+        returned = min(max(call_end[g], launch), end)
+        launch_phase = _OTHER
+        launch_slice = -1
+        if thread >= 0 and launch < end:
+            low = host_offsets[thread]
+            launch_phase = threads.base_phase[thread]
+            at = _last_at(host_start, low, host_offsets[thread + 1], call_start[g])
+            if at >= low and call_start[g] < host_end[at]:
+                launch_phase = host_phase[at]
+                launch_slice = host_slice[at]
+        while now < end:
+            until = end
+            cause = _UNKNOWN
+            phase = _OTHER
+            owner = thread
+            slice_row = np.int64(-1)
+            call_row = np.int64(-1)
+            if thread >= 0:
+                over = False
+                if now < returned:
+                    # inside and before the launch call the profiler's own work wins
+                    low = threads.overhead_first[thread]
+                    high = threads.overhead_last[thread]
+                    at = _last_at(threads.overhead_start, low, high, now)
+                    if at >= low and now < threads.overhead_end[at]:
+                        over = True
+                        cause = threads.overhead_cause[at]
+                        until = min(until, threads.overhead_end[at])
+                    elif at + 1 < high:
+                        until = min(until, threads.overhead_start[at + 1])
+                if now >= launch:
+                    phase = launch_phase
+                    slice_row = launch_slice
+                    call_row = np.int64(_THE_LAUNCH)
+                    if now < returned:
+                        until = min(until, returned)
+                        if not over:
+                            cause = inside_cause[g]
+                    elif now < wait_until[g]:
+                        cause = _DEVICE_WAIT
+                        until = min(until, wait_until[g])
+                    else:
+                        cause = after_cause[g]
+                else:
+                    until = min(until, launch)
+                    low = host_offsets[thread]
+                    high = host_offsets[thread + 1]
+                    at = _last_at(host_start, low, high, now)
+                    phase = threads.base_phase[thread]
+                    is_open = at >= low and now < host_end[at]
+                    if is_open:
+                        until = min(until, host_end[at])
+                        phase = host_phase[at]
+                        slice_row = host_slice[at]
+                        call_row = host_call[at]
+                        if not over:
+                            cause = host_cause[at]
+                    elif at + 1 < high:
+                        until = min(until, host_start[at + 1])
+                    if not over and cause == _UNKNOWN:
+                        # nothing open: the engine, the scheduler, or the thread that hands out the work
+                        giver = threads.giver[thread]
+                        low = threads.evaluation_offsets[thread]
+                        high = threads.evaluation_offsets[thread + 1]
+                        at = _last_at(threads.evaluation_start, low, high, now)
+                        is_engine = False
+                        if at >= low and at + 1 < high and threads.evaluation_end[at] <= now:
+                            before = threads.evaluation_end[at]
+                            after = threads.evaluation_start[at + 1]
+                            is_engine = True
+                            if giver >= 0:
+                                low = threads.opening_offsets[giver]
+                                high = threads.opening_offsets[giver + 1]
+                                at = _last_at(threads.opening, low, high, after - 1)
+                                is_engine = at < low or threads.opening[at] < before
+                            if is_engine:
+                                until = min(until, after)
+                                cause = _AUTOGRAD_ENGINE
+                        if not is_engine:
+                            low = threads.out_offsets[thread]
+                            high = threads.out_offsets[thread + 1]
+                            at = _last_at(threads.out_start, low, high, now)
+                            if at >= low and now < threads.out_end[at]:
+                                until = min(until, threads.out_end[at])
+                                cause = _PREEMPTED
+                            else:
+                                if at + 1 < high:
+                                    until = min(until, threads.out_start[at + 1])
+                                owner = giver
+                                if giver >= 0:
+                                    low = host_offsets[giver]
+                                    high = host_offsets[giver + 1]
+                                    at = _last_at(host_start, low, high, now)
+                                    if at >= low and now < host_end[at]:
+                                        until = min(until, host_end[at])
+                                        cause = host_cause[at]
+                                        phase = host_phase[at]
+                                        slice_row = host_slice[at]
+                                        call_row = host_call[at]
+                                    elif at + 1 < high:
+                                        until = min(until, host_start[at + 1])
+                                if cause == _UNKNOWN:
+                                    owner = -1
+            last = n - 1
+            if (
+                n and out[last, _GAP] == g and out[last, _CAUSE] == cause and out[last, _PHASE] == phase
+                and out[last, _THREAD] == owner and out[last, _SLICE] == slice_row and out[last, _CALL] == call_row
+            ):  # fmt: skip
+                out[last, _END] = until
+            else:
+                if n == len(out):
+                    larger = np.empty((2 * n, _WIDTH), np.int64)
+                    larger[:n] = out
+                    out = larger
+                out[n, _START] = now
+                out[n, _END] = until
+                out[n, _CAUSE] = cause
+                out[n, _PHASE] = phase
+                out[n, _THREAD] = owner
+                out[n, _SLICE] = slice_row
+                out[n, _CALL] = call_row
+                out[n, _GAP] = g
+                n += 1
+            now = until
+    return out[:n].copy()
