@@ -56,7 +56,8 @@ class JudgedSteps:
 
     def holds(self, window: npt.NDArray[np.int32] | npt.NDArray[np.int64]) -> BoolArray:
         """Say which rows of a window column lie in a judged window."""
-        return np.logical_and(window >= 0, self.is_judged[np.maximum(window, 0)])
+        held: BoolArray = np.logical_and(window >= 0, self.is_judged[np.maximum(window, 0)])
+        return held
 
 
 def judged_steps(measures: Measures, *, with_episodes: bool = False) -> JudgedSteps | None:

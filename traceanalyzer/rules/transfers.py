@@ -38,8 +38,8 @@ class BlockingCopies:
 def uploads(measures: Measures, judged: JudgedSteps) -> BoolArray:
     """Select the host-to-device copies of the judged windows."""
     copies = measures.copies
-    mine = np.logical_and(copies.device == judged.device_id, copies.direction == CopyDirection.H2D)
-    return np.logical_and(judged.holds(copies.window), mine)
+    sent: BoolArray = np.logical_and(copies.device == judged.device_id, copies.direction == CopyDirection.H2D)
+    return sent & judged.holds(copies.window)
 
 
 def blocking_uploads(measures: Measures, judged: JudgedSteps, selection: BoolArray, async_bytes: int) -> BlockingCopies:
