@@ -12,8 +12,8 @@ from traceanalyzer.model.schema import IntArray, SliceKind
 from traceanalyzer.model.trace import Trace
 
 # ranges that older PyTorch versions write as operators
-_RANGE_WRITTEN_AS_OPERATOR = re.compile(
-    r"^(ProfilerStep|enumerate\(DataLoader\)|Optimizer\.(step|zero_grad)|## |phase:)"
+RANGE_WRITTEN_AS_OPERATOR = re.compile(
+    r"^(ProfilerStep\b|enumerate\(DataLoader\)|Optimizer\.(step|zero_grad)|## |phase:)"
 )
 
 
@@ -41,7 +41,7 @@ def nest_host(trace: Trace) -> HostNesting:
     slices, calls = trace.slices, trace.calls
     operators = np.flatnonzero(slices.kind == SliceKind.OPERATOR)
     codes = np.unique(slices.name[operators])
-    ranges = [code for code in codes.tolist() if code >= 0 and _RANGE_WRITTEN_AS_OPERATOR.match(trace.names[code])]
+    ranges = [code for code in codes.tolist() if code >= 0 and RANGE_WRITTEN_AS_OPERATOR.match(trace.names[code])]
     if ranges:
         operators = operators[~np.isin(slices.name[operators], ranges)]
     thread = np.concatenate((slices.thread[operators], calls.thread))

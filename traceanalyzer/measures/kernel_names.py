@@ -58,7 +58,7 @@ _LAYOUT = re.compile(
 )
 # attention before matrix products: both are matrix work, and the order only matters for reading
 _MATRIX = re.compile(
-    r"(?<!fb)gemm|nvjet_|fprop|dgrad|wgrad|winograd|convolve|conv2d|conv3d|implicit_con|scudnn|hcudnn|cijk_|flash_(fwd|bwd)"
+    r"(?<!fb)gemm|matmul|nvjet_|fprop|dgrad|wgrad|winograd|convolve|conv2d|conv3d|implicit_con|scudnn|hcudnn|cijk_|flash_(fwd|bwd)"
     r"|flash::|fmha|attn_(fwd|bwd)|attention_kernel|_mma_|gemv|depthwise|miopensp3asm|^bmm_|triton_\w*_mm\b|grouped_conv_",
     re.IGNORECASE,
 )

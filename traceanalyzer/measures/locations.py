@@ -10,6 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from traceanalyzer.measures.arithmetic import flatten_innermost
+from traceanalyzer.measures.host_nesting import RANGE_WRITTEN_AS_OPERATOR
 from traceanalyzer.model.schema import IntArray, SliceKind
 from traceanalyzer.model.trace import Trace
 
@@ -58,6 +59,9 @@ _FRAMEWORKS = (
     "mmengine",
     "mmdet",
 )
+# operators that ``emit_nvtx`` writes as ranges: "aten::copy_, op_id = 991887"
+_EMITTED_OPERATOR = re.compile(r"^(aten|autograd|nccl|c10d|torch)\w*::|, (seq|op_id) = \d+")
+_EMITTED_SUFFIX = re.compile(r"(, (seq|op_id) = \d+)+$")
 _AUTOGRAD = "autograd::engine::evaluate_function"
 
 _USER, _LIBRARY, _NO_FRAME = range(3)
@@ -72,9 +76,8 @@ class Locations:
         slices = trace.slices
         self._rows = {
             "python": np.flatnonzero(slices.kind == SliceKind.PYTHON),
-            "range": np.flatnonzero(slices.kind == SliceKind.ANNOTATION),
-            "operator": np.flatnonzero(slices.kind == SliceKind.OPERATOR),
         }
+        self._rows["range"], self._rows["operator"] = self._ranges_and_operators()
         frames = self._rows["python"]
         codes = np.unique(slices.name[frames])
         rank = {c: _rank(trace.names[c]) for c in codes.tolist() if c >= 0}
@@ -98,11 +101,26 @@ class Locations:
             thread: Index into ``Trace.threads``; -1 unknown.
             time_ns: Moment, ns.
         """
-        operator = self._name(self._open(thread, time_ns, "operator"))
+        operator = _EMITTED_SUFFIX.sub("", self._name(self._open(thread, time_ns, "operator")))
         where = self._where(thread, time_ns)
         if not where and thread in self._autograd and self._driving >= 0:
             where = self._where(self._driving, time_ns)
         return Place(where=where, operator=operator)
+
+    def _ranges_and_operators(self) -> tuple[IntArray, IntArray]:
+        """Tell user ranges from operators by name too: some recordings write either as the other.
+
+        Step markers are no places: every moment of the step lies in one.
+        """
+        slices, names = self._trace.slices, self._trace.names
+        rows = np.flatnonzero((slices.kind == SliceKind.ANNOTATION) | (slices.kind == SliceKind.OPERATOR))
+        annotated = slices.kind[rows] == SliceKind.ANNOTATION
+        codes = [c for c in np.unique(slices.name[rows]).tolist() if c >= 0]
+        emitted = np.isin(slices.name[rows], [c for c in codes if _EMITTED_OPERATOR.search(names[c])])
+        ranges = np.isin(slices.name[rows], [c for c in codes if RANGE_WRITTEN_AS_OPERATOR.match(names[c])])
+        markers = np.isin(slices.name[rows], [c for c in codes if names[c].startswith("ProfilerStep")])
+        is_range = ((annotated & ~emitted) | ranges) & ~markers
+        return rows[is_range], rows[~is_range & ~markers]
 
     def _where(self, thread: int, time_ns: int) -> str:
         for source in ("user", "frame", "range"):

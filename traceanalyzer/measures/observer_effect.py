@@ -29,9 +29,11 @@ def measure_observer_effect(steps: Steps, recorder: dict[str, object]) -> Observ
 
     Args:
         steps: Step windows of the recording; used where the recorder did not time the profiled steps itself.
-        recorder: ``run.json``: ``{"unprofiled": {"step_ns": […], "phase_ns": {phase: […]}}, "profiled": {…}}``;
-            any part may be absent.
+        recorder: One pass of ``run.json``, ``{"unprofiled": {"step_ns": […], "phase_ns": {phase: […]}}, "profiled":
+            {…}}``, or the whole of it, where ``passes`` lists them and ``pass`` (else 0) says which one this
+            recording belongs to. Any part may be absent.
     """
+    recorder = _pass_of(recorder)
     unprofiled = _mean(_part(recorder, "unprofiled", "step_ns"))
     profiled = _mean(_part(recorder, "profiled", "step_ns"))
     if profiled is None:
@@ -52,6 +54,14 @@ def measure_observer_effect(steps: Steps, recorder: dict[str, object]) -> Observ
             inflation_by_phase=by_phase,
         )
     )
+
+
+def _pass_of(recorder: dict[str, object]) -> dict[str, object]:
+    passes, index = recorder.get("passes"), recorder.get("pass", 0)
+    if "unprofiled" in recorder or not isinstance(passes, list) or not isinstance(index, int):
+        return recorder
+    chosen = passes[index] if 0 <= index < len(passes) else None
+    return chosen if isinstance(chosen, dict) else recorder
 
 
 def _part(recorder: Mapping[str, object], side: str, key: str) -> object:
