@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -65,20 +64,6 @@ class Facts:
     def has_shapes(self) -> bool:
         """Whether operators carry their input shapes."""
         return bool(np.any(self._trace.slices.shapes >= 0))
-
-    @cached_property
-    def activities_without_launch(self) -> int:
-        """Activities whose launch is absent or ambiguous."""
-        return int(np.count_nonzero(self._trace.activity_call < 0))
-
-    @cached_property
-    def launches_without_activity(self) -> int:
-        """Launches, copies and memsets with a correlation id that no activity carries."""
-        calls = self._trace.calls
-        kinds = [CallKind.LAUNCH, CallKind.GRAPH_LAUNCH, CallKind.COPY, CallKind.BLOCKING_COPY, CallKind.MEMSET]
-        rows = np.isin(calls.kind, kinds) & (calls.correlation >= 0)
-        wanted = calls.correlation[rows]
-        return int(np.count_nonzero(~np.isin(wanted, self._trace.activities.correlation)))
 
     def device(self, device_id: int) -> Device | None:
         """Return what is known about a device, or None."""

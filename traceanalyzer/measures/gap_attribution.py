@@ -128,23 +128,22 @@ def attribute_idle(trace: Trace, steps: Steps, host: HostTimeline, devices: tupl
 
 
 class _Threads(NamedTuple):
-    """What rule 4 and the profiler's overhead need to know per thread, as flat arrays for the compiled loop."""
+    """What rule 4 and the profiler's overhead need to know of each thread, laid out for the compiled loop.
+
+    The intervals of all kinds lie in one pool; ``first[kind, thread]`` to ``last[kind, thread]`` are those of a thread,
+    ascending and disjoint.
+    """
 
     giver: IntArray  # thread that hands this one its work; -1 none
     base_phase: IntArray
-    evaluation_offsets: IntArray
-    evaluation_start: IntArray
-    evaluation_end: IntArray
-    opening_offsets: IntArray  # moments at which a thread opens a slice
-    opening: IntArray
-    overhead_first: IntArray
-    overhead_last: IntArray
-    overhead_start: IntArray
-    overhead_end: IntArray
-    overhead_cause: IntArray
-    out_offsets: IntArray  # stretches in which a thread was scheduled out
-    out_start: IntArray
-    out_end: IntArray
+    first: IntArray
+    last: IntArray
+    start: IntArray
+    end: IntArray
+    cause: IntArray
+
+
+_EVALUATIONS, _OPENINGS, _OVERHEADS, _SCHEDULED_OUT = range(4)
 
 
 def _thread_tables(trace: Trace, steps: Steps, host: HostTimeline) -> _Threads:
@@ -155,30 +154,30 @@ def _thread_tables(trace: Trace, steps: Steps, host: HostTimeline) -> _Threads:
     giver = np.full(threads, main, dtype=np.int64)
     if main >= 0:
         giver[main] = -1
-    evaluations = np.flatnonzero((traits & phases.EVALUATION) != 0)
-    order, evaluation_offsets = rows_by_thread(slices.thread[evaluations], threads)
-    evaluations = evaluations[order]
-    opened = np.flatnonzero((traits & phases.OS_CALL) == 0)
-    order, opening_offsets = rows_by_thread(slices.thread[opened], threads)
-    first, last, overhead = _overheads_by_thread(trace, threads)
-    scheduled, out_offsets = rows_by_thread(trace.schedules.thread, threads)
-    return _Threads(
-        giver=giver,
-        base_phase=np.where(host.autograd != 0, PHASE_CODE[Phase.BACKWARD], PHASE_CODE[Phase.OTHER]).astype(np.int64),
-        evaluation_offsets=evaluation_offsets,
-        evaluation_start=slices.start_ns[evaluations],
-        evaluation_end=slices.end_ns[evaluations],
-        opening_offsets=opening_offsets,
-        opening=slices.start_ns[opened[order]],
-        overhead_first=first,
-        overhead_last=last,
-        overhead_start=overhead[0],
-        overhead_end=overhead[1],
-        overhead_cause=overhead[2],
-        out_offsets=out_offsets,
-        out_start=trace.schedules.start_ns[scheduled],
-        out_end=trace.schedules.end_ns[scheduled],
-    )
+    first = np.zeros((4, threads), dtype=np.int64)
+    last = np.zeros((4, threads), dtype=np.int64)
+    pool: list[tuple[IntArray, IntArray, IntArray]] = []
+    used = 0
+    for kind, table, rows in (
+        (_EVALUATIONS, slices, np.flatnonzero((traits & phases.EVALUATION) != 0)),
+        (_OPENINGS, slices, np.flatnonzero((traits & phases.OS_CALL) == 0)),
+        (_SCHEDULED_OUT, trace.schedules, np.arange(len(trace.schedules))),
+    ):
+        order, offsets = rows_by_thread(table.thread[rows], threads)
+        first[kind], last[kind] = used + offsets[:-1], used + offsets[1:]
+        rows = rows[order]
+        pool.append((table.start_ns[rows], table.end_ns[rows], np.zeros(len(rows), dtype=np.int64)))
+        used += len(rows)
+    owners = np.unique(trace.overheads.thread)
+    for thread in (-1, *owners[owners >= 0]):
+        part = _flatten_overheads(trace, np.isin(trace.overheads.thread, (-1, thread)))
+        of_thread = slice(None) if thread < 0 else slice(thread, thread + 1)
+        first[_OVERHEADS, of_thread], last[_OVERHEADS, of_thread] = used, used + len(part[0])
+        pool.append(part)
+        used += len(part[0])
+    start, end, cause = (np.concatenate(columns) for columns in zip(*pool, strict=True))
+    base_phase = np.where(host.autograd != 0, PHASE_CODE[Phase.BACKWARD], PHASE_CODE[Phase.OTHER]).astype(np.int64)
+    return _Threads(giver, base_phase, first, last, start, end, cause)
 
 
 def _main_thread(trace: Trace, steps: Steps, host: HostTimeline) -> int:
@@ -188,23 +187,6 @@ def _main_thread(trace: Trace, steps: Steps, host: HostTimeline) -> int:
     count = np.bincount(trace.slices.thread, minlength=len(trace.threads))
     count[host.autograd != 0] = 0
     return int(count.argmax()) if len(count) and count.max() > 0 else -1
-
-
-def _overheads_by_thread(trace: Trace, threads: int) -> tuple[IntArray, IntArray, tuple[IntArray, IntArray, IntArray]]:
-    """Return, per thread, the range of disjoint overhead intervals that hold for it, and those intervals."""
-    table = trace.overheads
-    owners = [int(t) for t in np.unique(table.thread) if t >= 0]
-    parts = [_flatten_overheads(trace, table.thread == -1)]
-    first = np.zeros(threads, dtype=np.int64)
-    last = np.full(threads, len(parts[0][0]), dtype=np.int64)
-    total = len(parts[0][0])
-    for thread in owners:
-        part = _flatten_overheads(trace, (table.thread == -1) | (table.thread == thread))
-        first[thread], last[thread] = total, total + len(part[0])
-        total += len(part[0])
-        parts.append(part)
-    start, end, cause = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    return first, last, (start, end, cause)
 
 
 def _flatten_overheads(trace: Trace, rows: BoolArray) -> tuple[IntArray, IntArray, IntArray]:
@@ -242,11 +224,13 @@ def _attribute_device(
             end = np.concatenate((end, steps.end_ns[-1:]))
             gap = np.concatenate((gap, np.array([-1], dtype=np.int64)))
     links = link_gaps(trace, device, start, end, steps.thread)
-    pieces = _attribute(
+    gaps = np.column_stack((
         start, end, links.thread, links.call_start, links.call_end, links.inside_cause, links.after_cause,
-        links.wait_until, host.offsets, host.start_ns, host.end_ns, host.cause, host.phase, host.slice_row,
-        host.call_row, context,
-    )  # fmt: skip
+        links.wait_until,
+    ))  # fmt: skip
+    pieces = _attribute(
+        gaps, host.offsets, host.start_ns, host.end_ns, host.cause, host.phase, host.slice_row, host.call_row, *context
+    ).reshape(-1, _WIDTH)
     ids = pieces[:, _GAP]
     pieces[:, _ACTIVITY] = links.activity[ids]
     call = links.call[ids]
@@ -321,31 +305,37 @@ def _last_at(times, low, high, moment):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
 def _attribute(  # type: ignore[no-untyped-def]
-    gap_start, gap_end, gap_thread, call_start, call_end, inside_cause, after_cause, wait_until,
-    host_offsets, host_start, host_end, host_cause, host_phase, host_slice, host_call, threads,
+    gaps, host_offsets, host_start, host_end, host_cause, host_phase, host_slice, host_call,
+    giver_of, base_phase, first, last, starts, ends, causes,
 ):  # fmt: skip
     """Walk every gap from its start to its end; each step emits the time up to the next change of cause."""
-    out = np.empty((2 * len(gap_start) + 1024, _WIDTH), np.int64)
+    out = np.empty((2 * len(gaps) + 1024) * _WIDTH, np.int64)
     n = 0
-    for g in range(len(gap_start)):
-        now = gap_start[g]
-        end = gap_end[g]
-        thread = gap_thread[g]
-        launch = min(max(call_start[g], now), end)
-        returned = min(max(call_end[g], launch), end)
-        launch_phase = _OTHER
-        launch_slice = -1
+    previous = -1
+    for g in range(len(gaps)):
+        now = gaps[g, 0]
+        end = gaps[g, 1]
+        thread = gaps[g, 2]
+        asked = gaps[g, 3]
+        answered = gaps[g, 4]
+        inside_cause = gaps[g, 5]
+        after_cause = gaps[g, 6]
+        wait_until = gaps[g, 7]
+        launch = min(max(asked, now), end)
+        returned = min(max(answered, launch), end)
+        launch_phase = np.int64(_OTHER)
+        launch_slice = np.int64(-1)
         if thread >= 0 and launch < end:
             low = host_offsets[thread]
-            launch_phase = threads.base_phase[thread]
-            at = _last_at(host_start, low, host_offsets[thread + 1], call_start[g])
-            if at >= low and call_start[g] < host_end[at]:
+            launch_phase = base_phase[thread]
+            at = _last_at(host_start, low, host_offsets[thread + 1], asked)
+            if at >= low and asked < host_end[at]:
                 launch_phase = host_phase[at]
                 launch_slice = host_slice[at]
         while now < end:
             until = end
-            cause = _UNKNOWN
-            phase = _OTHER
+            cause = np.int64(_UNKNOWN)
+            phase = np.int64(_OTHER)
             owner = thread
             slice_row = np.int64(-1)
             call_row = np.int64(-1)
@@ -353,15 +343,15 @@ def _attribute(  # type: ignore[no-untyped-def]
                 over = False
                 if now < returned:
                     # inside and before the launch call the profiler's own work wins
-                    low = threads.overhead_first[thread]
-                    high = threads.overhead_last[thread]
-                    at = _last_at(threads.overhead_start, low, high, now)
-                    if at >= low and now < threads.overhead_end[at]:
+                    low = first[_OVERHEADS, thread]
+                    high = last[_OVERHEADS, thread]
+                    at = _last_at(starts, low, high, now)
+                    if at >= low and now < ends[at]:
                         over = True
-                        cause = threads.overhead_cause[at]
-                        until = min(until, threads.overhead_end[at])
+                        cause = causes[at]
+                        until = min(until, ends[at])
                     elif at + 1 < high:
-                        until = min(until, threads.overhead_start[at + 1])
+                        until = min(until, starts[at + 1])
                 if now >= launch:
                     phase = launch_phase
                     slice_row = launch_slice
@@ -369,18 +359,18 @@ def _attribute(  # type: ignore[no-untyped-def]
                     if now < returned:
                         until = min(until, returned)
                         if not over:
-                            cause = inside_cause[g]
-                    elif now < wait_until[g]:
+                            cause = inside_cause
+                    elif now < wait_until:
                         cause = _DEVICE_WAIT
-                        until = min(until, wait_until[g])
+                        until = min(until, wait_until)
                     else:
-                        cause = after_cause[g]
+                        cause = after_cause
                 else:
                     until = min(until, launch)
                     low = host_offsets[thread]
                     high = host_offsets[thread + 1]
                     at = _last_at(host_start, low, high, now)
-                    phase = threads.base_phase[thread]
+                    phase = base_phase[thread]
                     is_open = at >= low and now < host_end[at]
                     if is_open:
                         until = min(until, host_end[at])
@@ -393,33 +383,33 @@ def _attribute(  # type: ignore[no-untyped-def]
                         until = min(until, host_start[at + 1])
                     if not over and cause == _UNKNOWN:
                         # nothing open: the engine, the scheduler, or the thread that hands out the work
-                        giver = threads.giver[thread]
-                        low = threads.evaluation_offsets[thread]
-                        high = threads.evaluation_offsets[thread + 1]
-                        at = _last_at(threads.evaluation_start, low, high, now)
+                        giver = giver_of[thread]
+                        low = first[_EVALUATIONS, thread]
+                        high = last[_EVALUATIONS, thread]
+                        at = _last_at(starts, low, high, now)
                         is_engine = False
-                        if at >= low and at + 1 < high and threads.evaluation_end[at] <= now:
-                            before = threads.evaluation_end[at]
-                            after = threads.evaluation_start[at + 1]
+                        if at >= low and at + 1 < high and ends[at] <= now:
+                            before = ends[at]
+                            after = starts[at + 1]
                             is_engine = True
                             if giver >= 0:
-                                low = threads.opening_offsets[giver]
-                                high = threads.opening_offsets[giver + 1]
-                                at = _last_at(threads.opening, low, high, after - 1)
-                                is_engine = at < low or threads.opening[at] < before
+                                low = first[_OPENINGS, giver]
+                                high = last[_OPENINGS, giver]
+                                at = _last_at(starts, low, high, after - 1)
+                                is_engine = at < low or starts[at] < before
                             if is_engine:
                                 until = min(until, after)
                                 cause = _AUTOGRAD_ENGINE
                         if not is_engine:
-                            low = threads.out_offsets[thread]
-                            high = threads.out_offsets[thread + 1]
-                            at = _last_at(threads.out_start, low, high, now)
-                            if at >= low and now < threads.out_end[at]:
-                                until = min(until, threads.out_end[at])
+                            low = first[_SCHEDULED_OUT, thread]
+                            high = last[_SCHEDULED_OUT, thread]
+                            at = _last_at(starts, low, high, now)
+                            if at >= low and now < ends[at]:
+                                until = min(until, ends[at])
                                 cause = _PREEMPTED
                             else:
                                 if at + 1 < high:
-                                    until = min(until, threads.out_start[at + 1])
+                                    until = min(until, starts[at + 1])
                                 owner = giver
                                 if giver >= 0:
                                     low = host_offsets[giver]
@@ -435,25 +425,27 @@ def _attribute(  # type: ignore[no-untyped-def]
                                         until = min(until, host_start[at + 1])
                                 if cause == _UNKNOWN:
                                     owner = -1
-            last = n - 1
             if (
-                n and out[last, _GAP] == g and out[last, _CAUSE] == cause and out[last, _PHASE] == phase
-                and out[last, _THREAD] == owner and out[last, _SLICE] == slice_row and out[last, _CALL] == call_row
+                previous >= 0 and out[previous + _GAP] == g and out[previous + _CAUSE] == cause
+                and out[previous + _PHASE] == phase and out[previous + _THREAD] == owner
+                and out[previous + _SLICE] == slice_row and out[previous + _CALL] == call_row
             ):  # fmt: skip
-                out[last, _END] = until
+                out[previous + _END] = until
             else:
                 if n == len(out):
-                    larger = np.empty((2 * n, _WIDTH), np.int64)
-                    larger[:n] = out
+                    larger = np.empty(2 * n, np.int64)
+                    for column in range(n):  # assigning a slice costs seconds of compilation
+                        larger[column] = out[column]
                     out = larger
-                out[n, _START] = now
-                out[n, _END] = until
-                out[n, _CAUSE] = cause
-                out[n, _PHASE] = phase
-                out[n, _THREAD] = owner
-                out[n, _SLICE] = slice_row
-                out[n, _CALL] = call_row
-                out[n, _GAP] = g
-                n += 1
+                out[n + _START] = now
+                out[n + _END] = until
+                out[n + _CAUSE] = cause
+                out[n + _PHASE] = phase
+                out[n + _THREAD] = owner
+                out[n + _SLICE] = slice_row
+                out[n + _CALL] = call_row
+                out[n + _GAP] = g
+                previous = n
+                n += _WIDTH
             now = until
     return out[:n].copy()

@@ -78,6 +78,7 @@ def flatten_host(trace: Trace) -> HostTimeline:
         _CALL_RANK[calls.kind],
         autograd,
     )
+    columns = columns.reshape(-1, _COLUMNS)
     cause = columns[:, _CAUSE].astype(np.int8)
     searching = _plan_searches(slices.name[stretch_row], stretch_length, launched[stretch_row] != 0)
     own = columns[:, _STRETCH]
@@ -129,8 +130,9 @@ def _plan_searches(name: CodeArray, length: IntArray, launched: npt.NDArray[np.b
 
 # Columns of a stretch while sweeping; the state of one open slice or call has the same first columns.
 _START, _END, _CAUSE, _PHASE, _SLICE, _CALL, _OS, _STRETCH = range(8)
-_FLAGS, _RANK, _INNER, _LEVEL, _LEAST_END, _ROW, _IS_CALL = range(8, 15)
-_WIDTH = 15
+_FLAGS, _RANK, _INNER, _LEVEL, _LEAST_END, _ROW, _IS_CALL, _TRAIT = range(8, 16)
+_WIDTH = 16
+_COLUMNS = 8
 
 _IN_COLLECTION, _IN_LOADER, _IN_CHECKPOINT, _IN_LOG, _IN_STICKY = 1, 2, 4, 8, 16
 _NONE, _INNER_OPERATOR, _INNER_PYTHON, _INNER_PLANNED = range(4)
@@ -178,65 +180,58 @@ _COLLECTION, _OS_TRAIT, _STICKY = phases.COLLECTION, phases.OS_CALL, phases.STIC
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
-def _open(stack, level, row, is_call, end, trait, base_phase):  # type: ignore[no-untyped-def]
+def _open(stack, at, row, is_call, end, trait):  # type: ignore[no-untyped-def]
     """Put a slice or call on the stack: what holds while it is the innermost one."""
-    top = stack[level]
-    if level:
-        top[:] = stack[level - 1]
-        top[_LEAST_END] = min(end, top[_LEAST_END])
-    else:
-        top[:] = -1
-        top[_PHASE] = base_phase
-        top[_FLAGS] = 0
-        top[_RANK] = _RANK_OTHER
-        top[_INNER] = _NONE
-        top[_LEAST_END] = end
-    top[_END] = end
-    top[_ROW] = row
-    top[_IS_CALL] = is_call
+    for column in range(at, at + _WIDTH):
+        stack[column] = stack[column - _WIDTH]
+    stack[at + _LEAST_END] = min(end, stack[at + _LEAST_END])
+    stack[at + _END] = end
+    stack[at + _TRAIT] = trait
+    stack[at + _ROW] = row
+    stack[at + _IS_CALL] = is_call
     if is_call:
-        top[_CALL] = row
-        top[_RANK] = min(top[_RANK], trait & 7)
+        stack[at + _CALL] = row
+        stack[at + _RANK] = min(stack[at + _RANK], trait & 7)
     elif trait & _OS_TRAIT:
-        top[_OS] = row
+        stack[at + _OS] = row
     else:
-        top[_SLICE] = row
-        top[_LEVEL] = level
-        top[_STRETCH] = -1
+        stack[at + _SLICE] = row
+        stack[at + _LEVEL] = at
+        stack[at + _STRETCH] = -1
         if trait & _COLLECTION:
-            top[_FLAGS] |= _IN_COLLECTION
+            stack[at + _FLAGS] |= _IN_COLLECTION
         if trait & _LOADER:
-            top[_FLAGS] |= _IN_LOADER
+            stack[at + _FLAGS] |= _IN_LOADER
         phase = (trait & _PHASE_BITS) - 1
         if phase >= 0:
-            if not top[_FLAGS] & _IN_STICKY:
-                top[_PHASE] = phase
+            if not stack[at + _FLAGS] & _IN_STICKY:
+                stack[at + _PHASE] = phase
             if phase == _PHASE_CHECKPOINT:
-                top[_FLAGS] |= _IN_CHECKPOINT
+                stack[at + _FLAGS] |= _IN_CHECKPOINT
             if phase == _PHASE_LOG:
-                top[_FLAGS] |= _IN_LOG
+                stack[at + _FLAGS] |= _IN_LOG
             if trait & _STICKY:
-                top[_FLAGS] |= _IN_STICKY
-        top[_INNER] = _INNER_PYTHON
+                stack[at + _FLAGS] |= _IN_STICKY
+        stack[at + _INNER] = _INNER_PYTHON
         if trait & _OPERATOR:
-            top[_INNER] = _INNER_PLANNED if trait & _PLANNED else _INNER_OPERATOR
-    flags = top[_FLAGS]
+            stack[at + _INNER] = _INNER_PLANNED if trait & _PLANNED else _INNER_OPERATOR
+    flags = stack[at + _FLAGS]
     if flags & _IN_COLLECTION:
-        top[_CAUSE] = _GARBAGE
+        stack[at + _CAUSE] = _GARBAGE
     elif flags & _IN_LOADER:
-        top[_CAUSE] = _INPUT_WAIT
-    elif top[_RANK] < _RANK_OTHER:
-        top[_CAUSE] = _RANK_CAUSE[top[_RANK]]
+        stack[at + _CAUSE] = _INPUT_WAIT
+    elif stack[at + _RANK] < _RANK_OTHER:
+        stack[at + _CAUSE] = _RANK_CAUSE[stack[at + _RANK]]
     elif flags & _IN_CHECKPOINT:
-        top[_CAUSE] = _CHECKPOINT
+        stack[at + _CAUSE] = _CHECKPOINT
     elif flags & _IN_LOG:
-        top[_CAUSE] = _LOGGING
-    elif top[_INNER] == _INNER_PYTHON:
-        top[_CAUSE] = _PYTHON
-    elif top[_INNER] != _NONE:
-        top[_CAUSE] = _DISPATCH
+        stack[at + _CAUSE] = _LOGGING
+    elif stack[at + _INNER] == _INNER_PYTHON:
+        stack[at + _CAUSE] = _PYTHON
+    elif stack[at + _INNER] != _NONE:
+        stack[at + _CAUSE] = _DISPATCH
     else:
-        top[_CAUSE] = _UNKNOWN
+        stack[at + _CAUSE] = _UNKNOWN
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
@@ -251,112 +246,113 @@ def _sweep(  # type: ignore[no-untyped-def]
     """
     events = len(slice_rows) + len(call_rows)
     threads = len(autograd)
-    most = 1
+    most = 0
     for t in range(threads):
         most = max(most, slice_offsets[t + 1] - slice_offsets[t] + call_offsets[t + 1] - call_offsets[t])
-    stack = np.empty((most + 1, _WIDTH), np.int64)
-    out = np.empty((2 * events + 1, 8), np.int64)
+    # one flat array: entry 0 is the thread itself, open for ever, and ``top`` is where the innermost entry begins
+    stack = np.empty((most + 1) * _WIDTH, np.int64)
+    out = np.empty((2 * events + 1) * _COLUMNS, np.int64)
     own_length = np.empty(2 * events + 1, np.int64)
     own_row = np.empty(2 * events + 1, np.int64)
     launched = np.zeros(len(slice_start), np.int8)
     offsets = np.zeros(threads + 1, np.int64)
-    n = 0
+    n = 0  # where the next stretch goes in ``out``
     owns = 0
     for t in range(threads):
-        base_phase = _PHASE_BACKWARD if autograd[t] else _PHASE_OTHER
+        stack[:_WIDTH] = -1
+        stack[_PHASE] = _PHASE_BACKWARD if autograd[t] else _PHASE_OTHER
+        stack[_CAUSE] = _UNKNOWN
+        stack[_FLAGS] = 0
+        stack[_RANK] = _RANK_OTHER
+        stack[_INNER] = _NONE
+        stack[_END] = _FAR
+        stack[_LEAST_END] = _FAR
+        top = 0
         i = slice_offsets[t]
         j = call_offsets[t]
-        first = n
-        depth = 0
-        now = np.int64(-_FAR)
+        last = -1  # the thread's latest stretch
+        now = -_FAR
         while True:
             # the next to open: earlier start, then later end (the outer one), then slices before calls
-            next_start = _FAR
-            is_call = 0
             row = -1
+            is_call = 0
+            start = _FAR
+            end = _FAR
             if i < slice_offsets[t + 1]:
                 row = slice_rows[i]
-                next_start = slice_start[row]
+                start = slice_start[row]
+                end = slice_end[row]
             if j < call_offsets[t + 1]:
-                other = call_rows[j]
-                if call_start[other] < next_start or (
-                    call_start[other] == next_start and call_end[other] > slice_end[row]
-                ):
-                    row = other
+                call = call_rows[j]
+                if call_start[call] < start or (call_start[call] == start and call_end[call] > end):
+                    row = call
                     is_call = 1
-                    next_start = call_start[other]
+                    start = call_start[call]
+                    end = call_end[call]
             # between two moments at which something opens or closes, one stretch
-            while depth:
-                top = stack[depth - 1]
-                closing = top[_LEAST_END]
-                until = min(closing, next_start)
+            while top:
+                closing = stack[top + _LEAST_END]
+                until = min(closing, start)
                 if until > now:
                     own = -1
-                    if top[_INNER] == _INNER_PLANNED and top[_CAUSE] == _DISPATCH:
-                        holder = stack[top[_LEVEL]]
-                        own = holder[_STRETCH]
+                    if stack[top + _INNER] == _INNER_PLANNED and stack[top + _CAUSE] == _DISPATCH:
+                        holder = stack[top + _LEVEL]
+                        own = stack[holder + _STRETCH]
                         if own < 0:
                             own = owns
-                            own_length[own] = 0
-                            own_row[own] = top[_SLICE]
-                            holder[_STRETCH] = own
                             owns += 1
+                            own_length[own] = 0
+                            own_row[own] = stack[top + _SLICE]
+                            stack[holder + _STRETCH] = own
                         own_length[own] += until - now
-                    last = n - 1
-                    if (
-                        n > first and out[last, _END] == now and out[last, _CAUSE] == top[_CAUSE]
-                        and out[last, _PHASE] == top[_PHASE] and out[last, _SLICE] == top[_SLICE]
-                        and out[last, _CALL] == top[_CALL] and out[last, _OS] == top[_OS] and out[last, _STRETCH] == own
-                    ):  # fmt: skip
-                        out[last, _END] = until
-                    else:
-                        out[n, _START] = now
-                        out[n, _END] = until
+                    same = last >= 0 and out[last + _END] == now and out[last + _STRETCH] == own
+                    if same:
                         for column in range(_CAUSE, _STRETCH):
-                            out[n, column] = top[column]
-                        out[n, _STRETCH] = own
-                        n += 1
+                            if out[last + column] != stack[top + column]:
+                                same = False
+                    if not same:
+                        last = n
+                        n += _COLUMNS
+                        out[last + _START] = now
+                        for column in range(_CAUSE, _STRETCH):
+                            out[last + column] = stack[top + column]
+                        out[last + _STRETCH] = own
+                    out[last + _END] = until
                     now = until
-                if closing > next_start:
+                if closing > start:
                     break
-                while depth and stack[depth - 1, _END] <= closing:
-                    depth -= 1
-                if not depth or stack[depth - 1, _LEAST_END] > closing:
-                    continue
-                # ranges that do not nest close from the middle of the stack; what lies above is rebuilt
-                kept = 0
-                for level in range(depth):
-                    end = stack[level, _END]
-                    item = stack[level, _ROW]
-                    item_is_call = stack[level, _IS_CALL]
-                    if end <= closing:
-                        continue
-                    if kept < level:
-                        own = stack[level, _STRETCH] if not item_is_call else -1
-                        trait = call_rank[item] if item_is_call else np.int64(slice_trait[item])
-                        _open(stack, kept, item, item_is_call, end, trait, base_phase)
-                        if not item_is_call:
-                            stack[kept, _STRETCH] = own
-                    kept += 1
-                depth = kept
+                while stack[top + _END] <= closing:
+                    top -= _WIDTH
+                if stack[top + _LEAST_END] <= closing:
+                    # ranges that do not nest close from the middle of the stack; what lies above is rebuilt
+                    kept = 0
+                    for at in range(_WIDTH, top + _WIDTH, _WIDTH):
+                        if stack[at + _END] > closing:
+                            kept += _WIDTH
+                            own = stack[at + _STRETCH]
+                            _open(
+                                stack, kept, stack[at + _ROW], stack[at + _IS_CALL], stack[at + _END], stack[at + _TRAIT]
+                            )
+                            stack[kept + _STRETCH] = own
+                    top = kept
             if row < 0:
                 break
-            now = max(now, next_start)
+            now = start
             if is_call:
                 j += 1
-                if call_rank[row] & _ENQUEUES:
-                    for level in range(depth):
-                        if not stack[level, _IS_CALL]:
-                            launched[stack[level, _ROW]] = 1
-                    if depth and stack[depth - 1, _LEVEL] >= 0:
-                        stack[stack[depth - 1, _LEVEL], _STRETCH] = -1
-                _open(stack, depth, row, 1, call_end[row], np.int64(call_rank[row]), base_phase)
+                trait = np.int64(call_rank[row])
+                breaks = trait & _ENQUEUES
+                if breaks:
+                    for at in range(_WIDTH, top + _WIDTH, _WIDTH):
+                        if not stack[at + _IS_CALL]:
+                            launched[stack[at + _ROW]] = 1
             else:
                 i += 1
-                if depth and not slice_trait[row] & _OS_TRAIT and stack[depth - 1, _LEVEL] >= 0:
-                    stack[stack[depth - 1, _LEVEL], _STRETCH] = -1
-                _open(stack, depth, row, 0, slice_end[row], np.int64(slice_trait[row]), base_phase)
-            depth += 1
-        offsets[t + 1] = n
+                trait = np.int64(slice_trait[row])
+                breaks = not trait & _OS_TRAIT
+            if breaks and stack[top + _LEVEL] >= 0:
+                stack[stack[top + _LEVEL] + _STRETCH] = -1
+            top += _WIDTH
+            _open(stack, top, row, is_call, end, trait)
+        offsets[t + 1] = n // _COLUMNS
     return offsets, out[:n].copy(), own_length[:owns].copy(), own_row[:owns].copy(), launched
-

@@ -1,8 +1,8 @@
 """The host waits for copies from pinned memory that it could have left running.
 
 ## Detects
-Host-to-device copies from pinned (or unknown) memory that are followed by a synchronisation, or issued by a call that
-is not asynchronous, where letting the host run on would win time.
+Host-to-device copies from pinned memory, or of at most 64 KiB, that are followed by a synchronisation or issued by a
+call that is not asynchronous, where letting the host run on would win time.
 
 ## Why it matters
 `tensor.to(device)` without `non_blocking=True` waits until the copy, and everything queued before it on that stream,
@@ -13,7 +13,7 @@ As TA501: each such copy is taken out, everything after it is issued earlier, an
 follows is won, up to the next wait that stays.
 
 ## Does not apply when
-The recording holds no host-to-device copies with their calls. Pageable copies are TA301.
+The recording holds no host-to-device copies with their calls. Large pageable copies are TA301.
 
 ## How to fix
 `.to(device, non_blocking=True)` on pinned tensors.
@@ -56,7 +56,7 @@ META = Meta(
 class Thresholds:
     """What the rule compares with."""
 
-    # only pageable copies are staged by size; kept equal to TA301 for managed and unknown memory
+    # CUDA runtime API: pageable copies up to 64 KB return before they have run, larger ones are TA301
     async_bytes: int = 65_536
 
 
@@ -69,11 +69,11 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
     sent = uploads(measures, judged) & (copies.call >= 0)
     if not np.any(sent):
         return not_applicable(META, measures, thresholds, "host-to-device copies with the calls that issued them")
-    mine = sent & (copies.host_memory != MemoryKind.PAGEABLE)
-    found = blocking_uploads(measures, judged, mine, int(thresholds.async_bytes))
+    is_small = (copies.size_bytes >= 0) & (copies.size_bytes <= thresholds.async_bytes)
+    found = blocking_uploads(measures, judged, sent & ((copies.host_memory != MemoryKind.PAGEABLE) | is_small))
     total = int(np.count_nonzero(sent))
     if not len(found.row):
-        message = f"None of {total} host-to-device copies from pinned memory holds the host."
+        message = f"None of {total} host-to-device copies holds the host without need."
         return passed(META, measures, thresholds, message, judged=judged)
     won = int(found.won_ns.sum())
     per_step = judged.per_step(won)
@@ -97,7 +97,7 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         evidence=evidence,
         evidence_count=places,
         fix=[
-            "Copy with .to(device, non_blocking=True); the tensors are pinned already.",
+            "Copy with .to(device, non_blocking=True): pinned or this small, the copy need not hold the host.",
             "Create constants on the device once instead of torch.tensor(…, device=…) in every step.",
         ],
         confidence=0.8,

@@ -81,4 +81,6 @@ def where(measures: Measures, thread: int, time_ns: int) -> str | None:
     """Code location or innermost range at a moment; None where the recording holds neither."""
     if thread < 0:
         return None
-    return measures.locations.at(thread, time_ns).where or None
+    name = measures.locations.at(thread, time_ns).where
+    # the step marker encloses everything: it says when, not where
+    return None if not name or name.startswith("ProfilerStep#") or name in measures.steps.names else name

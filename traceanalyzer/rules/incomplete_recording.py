@@ -17,7 +17,8 @@ Never: it also says that a recording is whole.
 Record fewer steps at a time, let the profiler finish (leave its context, or `nsys stop`), and raise its buffer sizes.
 
 ## Limits and false positives
-Launches at the very end of a recording may have no activity yet; a few are normal and below the threshold.
+Launches at the very end of a recording may have no activity yet; a few are normal and below the threshold. Copies and
+memsets of no bytes never have one and are not held against the recording.
 
 ## References
 torch.profiler, schedule; Nsight Systems user guide, "Dropped events".
@@ -57,14 +58,16 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
     facts = measures.facts
     integrity = facts.integrity
     dropped = sum(entry.count for entry in integrity.dropped.values())
-    unlinked, lost = facts.activities_without_launch, facts.launches_without_activity
+    launches = measures.launches
+    unlinked, lost = launches.activities_without_launch, launches.kernel_launches_without_activity
     total = max(facts.activity_count, 1)
     observed: dict[str, Scalar] = {
         "dropped_records": dropped,
         "is_truncated": integrity.is_truncated,
         "gpu_activities": facts.activity_count,
         "activities_without_launch": unlinked,
-        "launches_without_activity": lost,
+        "kernel_launches_without_activity": lost,
+        "launches_without_activity": launches.launches_without_activity,
     }
     problems, trust = [], []
     if integrity.is_truncated:
@@ -80,7 +83,7 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         problems.append(f"{unlinked} GPU activities ({format_share(unlinked, total)}) have no launch")
         trust.append("busy time holds, but the idle time before these activities has no known cause")
     if lost > thresholds.max_unlinked_share * total:
-        problems.append(f"{lost} launches have no GPU activity")
+        problems.append(f"{lost} kernel launches have no GPU activity")
         trust.append("the device may have been busier than it looks")
     if not problems:
         return passed(META, measures, thresholds, "Nothing is missing from the recording.", observed=observed)

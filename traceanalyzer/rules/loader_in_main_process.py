@@ -93,14 +93,15 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
             "as well (decode smaller images, cache decoded data, fewer augmentations)."
         )
     fix.append("Then add pin_memory=True and persistent_workers=True, so that copies and epoch starts stay cheap.")
-    place = "between two step ranges, with no worker process in the recording," if wait.is_between_steps else ""
+    place = "between two step ranges, where" if wait.is_between_steps else "while"
+    seen = " The recording shows no loader worker." if wait.is_between_steps else ""
     case = Case(
         saving=bound(judged, likely_ns=lost, low_ns=low, high_ns=lost),
         message=(
             f"The device is idle {format_ns(per_step)} of the {format_ns(judged.mean_step_ns)} step "
-            f"({format_share(per_step, judged.mean_step_ns)}) {place or 'while'} the main process makes the next "
+            f"({format_share(per_step, judged.mean_step_ns)}) {place} the main process makes the next "
             f"batch. A batch takes {format_ns(batch_ns)}; about {workers} loader "
-            f"worker{'s' if workers > 1 else ''} would keep up."
+            f"worker{'s' if workers > 1 else ''} would keep up.{seen}"
         ),
         observed={
             "input_wait_per_step_ns": per_step,

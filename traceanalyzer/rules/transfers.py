@@ -13,6 +13,9 @@ from traceanalyzer.results.finding import Evidence
 from traceanalyzer.results.vocabulary import CAUSE_CODE, Cause
 from traceanalyzer.rules.evidence import longest, where
 
+# CUDA runtime API, synchronisation behaviour: pageable memory up to 64 KB is copied to a buffer and the call returns
+STAGED_BYTES = 65_536
+
 _HELD = [CAUSE_CODE[Cause.COPY_CALL], CAUSE_CODE[Cause.SYNC_WAIT]]
 
 
@@ -42,7 +45,7 @@ def uploads(measures: Measures, judged: JudgedSteps) -> BoolArray:
     return sent & judged.holds(copies.window)
 
 
-def blocking_uploads(measures: Measures, judged: JudgedSteps, selection: BoolArray, async_bytes: int) -> BlockingCopies:
+def blocking_uploads(measures: Measures, judged: JudgedSteps, selection: BoolArray) -> BlockingCopies:
     """Find the copies of a selection that stop the host.
 
     A copy stops the host when a synchronisation completes it, when its call is not asynchronous, or when pageable
@@ -52,12 +55,12 @@ def blocking_uploads(measures: Measures, judged: JudgedSteps, selection: BoolArr
         measures: One rank.
         judged: The windows.
         selection: Rows of ``measures.copies``.
-        async_bytes: Pageable copies up to this size are staged at once and do not block.
     """
     copies = measures.copies
     kind = measures.facts.call_kinds(copies.call)
+    # staging a large pageable copy holds the host inside the issuing call itself
     is_staged = (copies.host_memory == MemoryKind.PAGEABLE) & (
-        (copies.size_bytes > async_bytes) | (copies.size_bytes < 0)
+        (copies.size_bytes > STAGED_BYTES) | (copies.size_bytes < 0)
     )
     blocks = (copies.sync_call >= 0) | (kind == CallKind.BLOCKING_COPY) | is_staged
     rows = np.flatnonzero(selection & blocks & (copies.call >= 0))
