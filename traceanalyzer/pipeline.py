@@ -21,7 +21,11 @@ from traceanalyzer.readers import open_recording
 from traceanalyzer.results.analysis import Analysis, Input, RankReport, Tool
 from traceanalyzer.results.document import read_document
 from traceanalyzer.results.finding import Finding
+from traceanalyzer.results.timeline import Timeline
+from traceanalyzer.results.vocabulary import Status
 from traceanalyzer.rules.run import check_all, order
+
+HIGHLIGHTS_PER_FINDING = 3
 
 PathArgument = str | PathLike[str]
 ReadProgress = Callable[[str, int, int], None]
@@ -69,7 +73,7 @@ def analyze(
     _refuse_repeated(recordings)
     ranks: list[RankReport] = []
     findings: list[Finding] = []
-    measured: list[tuple[Trace, Measures]] = []
+    measured: list[Measures] = []
     for trace in _ranks(recordings):
         measures = Measures(trace, Options(step_marker=step_marker, steps=steps))
         with clock("measure"):
@@ -77,14 +81,14 @@ def analyze(
         with clock("check"):
             found = check_all(measures, select, ignore)
         with clock("summarise"):
-            ranks.append(summarise_rank(measures, build_timeline(measures, found)))
+            ranks.append(summarise_rank(measures, _timeline(measures, found)))
         findings += found
-        measured.append((trace, measures))
+        measured.append(measures)
     analysis = Analysis(
         tool=Tool(version=__version__),
         inputs=[_input(recording.source) for recording in recordings],
-        configuration=configuration_of(measured[0][1]),
-        recorded_with=recorded_with(measured[0][1]),
+        configuration=configuration_of(measured[0]),
+        recorded_with=recorded_with(measured[0]),
         plan=[],
         ranks=ranks,
         findings=order(findings),
@@ -144,6 +148,18 @@ def _ranks(recordings: Sequence[Recording]) -> list[Trace]:
     free = (number for number in range(len(traces) + len(taken)) if number not in taken)
     numbered = [trace if trace.rank is not None else replace(trace, rank=next(free)) for trace in traces]
     return sorted(numbered, key=lambda trace: trace.rank or 0)
+
+
+def _timeline(measures: Measures, findings: Sequence[Finding]) -> Timeline:
+    firing = [finding for finding in findings if finding.status is Status.FAIL]
+    # round by round, so that every finding's first place is kept exact before any finding's second
+    places = [
+        (finding.evidence[turn].start_ns, finding.evidence[turn].end_ns, f"evidence of {finding.code}")
+        for turn in range(HIGHLIGHTS_PER_FINDING)
+        for finding in firing
+        if turn < len(finding.evidence)
+    ]
+    return build_timeline(measures.trace, measures.steps, measures.idle, measures.devices, measures.host, places)
 
 
 def _input(source: Source) -> Input:

@@ -12,7 +12,7 @@ from traceanalyzer.measures.device_timeline import DeviceTimeline
 from traceanalyzer.measures.gap_attribution import IdleLedger
 from traceanalyzer.measures.host_timeline import HostTimeline
 from traceanalyzer.measures.steps import STEADY, Steps
-from traceanalyzer.measures.timeline import lay_out
+from traceanalyzer.measures.timeline import build_timeline
 from traceanalyzer.measures.timeline_rows import make_row, nest
 from traceanalyzer.model.schema import Counters
 from traceanalyzer.model.trace import Trace
@@ -114,7 +114,7 @@ def two_step_trace() -> Trace:
 
 def timeline_of(trace: Trace, **options: int) -> Timeline:
     ledger = ledger_of((600, 1_100, Cause.PYTHON, Phase.BACKWARD), (1_100, 1_150, Cause.LAUNCH_CALL, Phase.FORWARD))
-    return lay_out(trace, steps_of((0, 1_000), (1_000, 2_000)), ledger, device_of(trace), no_host(trace), **options)
+    return build_timeline(trace, steps_of((0, 1_000), (1_000, 2_000)), ledger, device_of(trace), no_host(trace), **options)
 
 
 def track(timeline: Timeline, identifier: str) -> Track:
@@ -173,7 +173,7 @@ def test_python_frames_get_a_track_of_their_own() -> None:
     builder.operator("aten::add", 10, 20)
     builder.kernel("k", 30, 40, launch=(12, 14))
     trace = builder.build()
-    timeline = lay_out(trace, steps_of((0, 100)), ledger_of(), device_of(trace), no_host(trace))
+    timeline = build_timeline(trace, steps_of((0, 100)), ledger_of(), device_of(trace), no_host(trace))
     assert [row[0] for row in named(timeline, "python:1")] == ["train.py(12): main"]
     assert [row[0] for row in named(timeline, "thread:1")] == ["aten::add", "cudaLaunchKernel"]
 
@@ -183,7 +183,7 @@ def test_merging_bounds_the_overview_counts_what_it_merged_and_keeps_a_step_exac
     for i in range(2_000):
         builder.kernel(f"k{i % 3}", i, i + 0.5, launch=(i + 0.1, i + 0.2))
     trace = builder.build()
-    timeline = lay_out(
+    timeline = build_timeline(
         trace,
         steps_of((0, 900), (900, 2_000)),
         ledger_of(),
@@ -212,7 +212,7 @@ def test_a_window_too_large_to_keep_exact_is_cut_and_says_so() -> None:
     for i in range(1_000):
         builder.kernel("k", i, i + 0.5, launch=(i + 0.1, i + 0.2))
     trace = builder.build()
-    timeline = lay_out(
+    timeline = build_timeline(
         trace,
         steps_of((0, 500), (500, 1_000)),
         ledger_of(),
@@ -242,7 +242,7 @@ def test_memory_and_sampled_counters_become_tracks() -> None:
     names = [*trace.names, "gpu0 utilization.gpu [%]"]
     samples = Counters.build(time_ns=[50 * US, 10_000 * US], series=[len(names) - 1] * 2, value=[37.0, 99.0])
     trace = trace.with_counters(names, samples)
-    timeline = lay_out(trace, steps_of((0, 100)), ledger_of(), device_of(trace), no_host(trace))
+    timeline = build_timeline(trace, steps_of((0, 100)), ledger_of(), device_of(trace), no_host(trace))
     assert track(timeline, "counter:memory_allocated:0").counter_value == [512.0, 1024.0]
     assert track(timeline, "counter:memory_reserved:0").unit == "B"
     # the sample far outside the recording is not drawn
@@ -251,7 +251,7 @@ def test_memory_and_sampled_counters_become_tracks() -> None:
 
 def test_a_trace_without_intervals_gives_an_empty_timeline() -> None:
     trace = TraceBuilder().build()
-    empty = lay_out(trace, steps_of(), ledger_of(), (), no_host(trace))
+    empty = build_timeline(trace, steps_of(), ledger_of(), (), no_host(trace))
     assert (empty.tracks, empty.strings, empty.end_ns) == ([], [], 0)
 
 

@@ -61,8 +61,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0 done, 1 a gate fired, 2 no usable input or wrong usage, 130 interrupted.
     """
+    words = list(arguments) if arguments is not None else sys.argv[1:]
     try:
-        result = make_app()(args=list(arguments) if arguments is not None else None, standalone_mode=False)
+        # not app(): that turns interrupts and closed pipes into exit codes of its own before they can be told apart
+        command = typer.main.get_command(make_app())
+        with command.make_context("traceanalyzer", words) as context:
+            command.invoke(context)
+        sys.stdout.flush()
+    except typer.Exit as exit_:
+        return exit_.exit_code
     except TraceAnalyzerError as error:
         return _fail(str(error), error.exit_code)
     except _ClickError as error:
@@ -72,11 +79,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # the reader (head, less) has gone; nobody is left to tell, and the interpreter must not flush again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         return _fail(f"{place}{error.strerror or error}", UNUSABLE)
-    return result if isinstance(result, int) else 0
+    return 0
 
 
 def _print_version(wanted: bool) -> None:

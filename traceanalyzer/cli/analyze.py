@@ -46,11 +46,12 @@ def analyze(
     Without an output option, report.html is written and a summary printed. Existing reports are replaced. Exit code 0:
     analysed; 1: --fail-on fired; 2: no usable input.
     """
+    selection = parse_steps(steps) if steps is not None else None
+
     from traceanalyzer.cli.output import ReadProgress, show, write_reports
     from traceanalyzer.pipeline import analyze as run
     from traceanalyzer.results.answer import reaches
 
-    selection = parse_steps(steps) if steps is not None else None
     timings: dict[str, float] = {}
     with ReadProgress() as progress:
         analysis = run(

@@ -60,6 +60,8 @@ class ReadProgress:
 
             self._tasks[name] = self._bar.add_task(shorten(visible(Path(name).name), 40), total=total or None)
         self._bar.update(self._tasks[name], completed=done, total=total or None)
+        if total and done >= total:
+            self._bar.update(self._tasks[name], description="done; measuring (the first time, loops are compiled)")
 
 
 def write_reports(

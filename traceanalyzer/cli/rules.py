@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+import typer
+
 
 def rules() -> None:
-    """List the root causes that are looked for."""
-    from rich.console import Console
-    from rich.table import Table
-
+    """List the root causes that are looked for, one a line."""
     from traceanalyzer.rules import RULES
 
-    table = Table(box=None, padding=(0, 1), pad_edge=False)
-    for heading in ("code", "rule", "kind", "category", "says"):
-        table.add_column(heading, no_wrap=heading != "says")
-    for rule in RULES:
-        meta = rule.META
-        table.add_row(meta.code, meta.slug, meta.kind.value, meta.category, meta.fail_title)
-    Console(highlight=False).print(table)
+    rows = [(r.META.code, r.META.slug, r.META.kind.value, r.META.category, r.META.fail_title) for r in RULES]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    for row in rows:
+        typer.echo("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]))

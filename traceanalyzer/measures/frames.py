@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from traceanalyzer.measures import Measures
-    from traceanalyzer.model.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +20,10 @@ class MeasuredFrames:
     """Tables of the recordings behind one Analysis.
 
     Attributes:
-        ranks: Each rank's trace and measures, in rank order.
+        ranks: Each rank's measures, in rank order.
     """
 
-    ranks: tuple[tuple[Trace, Measures], ...]
+    ranks: tuple[Measures, ...]
 
     def gaps(self) -> pd.DataFrame:
         """One row per idle piece of every rank, in time order per device.
@@ -36,7 +35,7 @@ class MeasuredFrames:
         import pandas as pd
 
         tables = []
-        for _, measures in self.ranks:
+        for measures in self.ranks:
             idle = measures.idle
             tables.append(
                 pd.DataFrame(
@@ -46,8 +45,8 @@ class MeasuredFrames:
                         "start_ns": idle.start_ns,
                         "end_ns": idle.end_ns,
                         "duration_ns": idle.duration_ns,
-                        "cause": pd.Categorical.from_codes(idle.cause, categories=[c.value for c in CAUSES]),
-                        "phase": pd.Categorical.from_codes(idle.phase, categories=[p.value for p in PHASES]),
+                        "cause": pd.Categorical.from_codes(idle.cause, categories=pd.Index([c.value for c in CAUSES])),
+                        "phase": pd.Categorical.from_codes(idle.phase, categories=pd.Index([p.value for p in PHASES])),
                         "step": idle.window,
                         "gap": idle.gap,
                         "in_span": idle.in_span.astype(bool),
@@ -66,9 +65,9 @@ class MeasuredFrames:
         import pandas as pd
 
         tables = []
-        for trace, measures in self.ranks:
+        for measures in self.ranks:
             kernels = measures.kernels
-            activities = trace.activities.take(kernels.activity)
+            activities = measures.trace.activities.take(kernels.activity)
             tables.append(
                 pd.DataFrame(
                     {

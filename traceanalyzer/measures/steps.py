@@ -14,7 +14,17 @@ from traceanalyzer.model.schema import ByteArray, IntArray, SliceKind
 from traceanalyzer.model.trace import Trace
 from traceanalyzer.results.vocabulary import StepClass, StepSource
 
-__all__ = ["CUT", "EPISODIC", "STEADY", "STEP_CLASSES", "WARM_UP", "Steps", "base_name", "find_steps", "looks_like_step"]
+__all__ = [
+    "CUT",
+    "EPISODIC",
+    "STEADY",
+    "STEP_CLASSES",
+    "WARM_UP",
+    "Steps",
+    "base_name",
+    "find_steps",
+    "looks_like_step",
+]
 
 STEP_CLASSES: tuple[StepClass, ...] = tuple(StepClass)  # codes of ``Steps.step_class``
 
@@ -111,18 +121,18 @@ def base_name(name: str) -> str:
 
 def looks_like_step(name: str) -> bool:
     """Say whether a range's name (without its number) is that of a training step."""
-    words = {word.lower() for word in _WORD.findall(name)}
-    return bool(words & _STEP_WORDS) and not words & _NOT_STEP_WORDS
+    words = [word.lower() for word in _WORD.findall(name)]
+    return any(map(_STEP_WORD.fullmatch, words)) and not any(map(_NOT_STEP_WORD.fullmatch, words))
 
 
 _PROFILER_STEP = re.compile(r"ProfilerStep#\d+")
 _TRAILING_NUMBER = re.compile(r"[\s_#:.\-(\[/]*\d+(?:\s*/\s*\d+)?[\])]?\s*$")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
-_STEP_WORDS = {"step", "iteration", "iter", "batch"}
+_STEP_WORD = re.compile(r"step|iteration|iter|batch")
 # parts of a step, and steps of something else than training
-_NOT_STEP_WORDS = set(
-    "optimizer optim opt scheduler lr ema norm grad gradient zero scaler load loader data fetch next copy to device "
-    "forward backward loss validate validation val eval test predict checkpoint save log epoch".split()
+_NOT_STEP_WORD = re.compile(
+    r"optimizer|optim|opt|scheduler|lr|ema|norm|grad|gradient|zero|scaler|load|loader|data|fetch|next|copy|to|device"
+    r"|forward|backward|loss|validate|validation|val|eval|test|predict|checkpoint|save|log|epoch"
 )
 MIN_REPEATS = 2  # a range that occurs once marks nothing
 

@@ -7,7 +7,6 @@ every slice, so that a reader who zooms in sees exact intervals where it matters
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,16 +18,11 @@ from traceanalyzer.measures.timeline_counters import busy_counters, memory_count
 from traceanalyzer.measures.timeline_rows import NameTable, Row, choose_bin, make_row, nest
 from traceanalyzer.model.schema import ActivityKind, CallKind, SliceKind
 from traceanalyzer.model.trace import Trace
-from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.timeline import Detail, Timeline, Track
-from traceanalyzer.results.vocabulary import CAUSES, PHASE_CODE, PHASES, Phase, Status
-
-if TYPE_CHECKING:
-    from traceanalyzer.measures import Measures
+from traceanalyzer.results.vocabulary import CAUSES, PHASE_CODE, PHASES, Phase
 
 OVERVIEW_SLICES = 60_000  # about 1.1 MB inside the report
 DETAIL_SLICES = 20_000
-EVIDENCE_WINDOWS = 3
 MAX_THREADS = 24
 
 _ACTIVITY_CATEGORY = {
@@ -59,23 +53,7 @@ _CALL_CATEGORY = {
 }
 
 
-def build_timeline(measures: Measures, findings: Sequence[Finding] = ()) -> Timeline:
-    """Lay out the timeline of one rank, keeping what firing findings point at exact.
-
-    Args:
-        measures: The rank's measures.
-        findings: Its findings, most important first.
-    """
-    evidence = [
-        (place.start_ns, place.end_ns, f"evidence of {finding.code}")
-        for finding in findings
-        if finding.status is Status.FAIL
-        for place in finding.evidence[:EVIDENCE_WINDOWS]
-    ]
-    return lay_out(measures.trace, measures.steps, measures.idle, measures.devices, measures.host, evidence)
-
-
-def lay_out(
+def build_timeline(
     trace: Trace,
     steps: Steps,
     ledger: IdleLedger,

@@ -66,12 +66,12 @@ def render_html(analysis: Analysis) -> str:
             slices={rank.rank: slice_count(rank.timeline) for rank in analysis.ranks},
             max_step_rows=MAX_STEP_ROWS,
             timeline_ranks=[payload["rank"] for payload in timelines],
-            timeline_json=Markup(script_json(timelines)),  # noqa: S704 - escaped for exactly this place
-            script=Markup(script),  # noqa: S704 - the package's own files
+            timeline_json=Markup(script_json(timelines)),
+            script=Markup(script),
             script_hash=_hash(script),
-            styles=Markup(_asset("report.css")),  # noqa: S704 - the package's own file
-            light=Markup(light),  # noqa: S704 - constants
-            dark=Markup(dark),  # noqa: S704 - constants
+            styles=Markup(_asset("report.css")),
+            light=Markup(light),
+            dark=Markup(dark),
         )
     )
 

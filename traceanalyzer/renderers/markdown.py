@@ -6,6 +6,7 @@ interpreted) or with every character that starts Markdown, HTML, a mention or a 
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterable
 
@@ -61,6 +62,11 @@ def code(text: str, *, cell: bool = False) -> str:
     return span.replace("|", "\\|") if cell else span
 
 
+def summary(text: str) -> str:
+    """Write free text into a ``<summary>`` line, which is HTML: Markdown escapes would show there."""
+    return html.escape(visible(text)).replace("@", "@&#8203;").replace("://", "&#58;//")
+
+
 def _headline(analysis: Analysis) -> str:
     first = answer(analysis)
     if not any(rank.devices for rank in analysis.ranks):
@@ -90,7 +96,7 @@ def _table(title: str, findings: list[Finding]) -> str:
         saving = finding.saving_per_step_ns
         severity = finding.severity.value if finding.severity else ""
         lines.append(
-            f"| {finding.code} | {escape(finding.title)} | {severity} | {saving_text(finding) or 'not known'} "
+            f"| {escape(finding.code)} | {escape(finding.title)} | {severity} | {saving_text(finding) or 'not known'} "
             f"| {saving.basis.value} |"
         )
     return "\n".join(lines)
@@ -99,7 +105,7 @@ def _table(title: str, findings: list[Finding]) -> str:
 def _finding(finding: Finding) -> str:
     # blank lines inside <details> are what makes GitHub read the inside as Markdown
     lines = [
-        f"<details><summary>{finding.code}: how to fix it, and the evidence</summary>",
+        f"<details><summary>{summary(finding.code)}: how to fix it, and the evidence</summary>",
         "",
         escape(finding.message),
         "",
@@ -132,12 +138,12 @@ def _rank(rank: RankReport, *, several: bool) -> Iterable[str]:
 def _step_table(label: str, rank: RankReport, mean: StepMean) -> str:
     kind = f"{mean.step_class.value} " if mean.step_class else ""
     of = f"{mean.windows} of {rank.steps.count}"
-    summary = f"{label}where the mean {kind}step of {format_ns(mean.window_ns)} goes ({of})"
+    head = f"{label}where the mean {kind}step of {format_ns(mean.window_ns)} goes ({of})"
 
     def row(what: str, ns: float) -> str:
         return f"| {escape(what)} | {format_ns(ns)} | {format_share(ns, mean.window_ns)} |"
 
-    lines = [f"<details open><summary>{summary}</summary>", "", "| GPU | per step | share |", "|---|---:|---:|"]
+    lines = [f"<details open><summary>{head}</summary>", "", "| GPU | per step | share |", "|---|---:|---:|"]
     lines += [row(f"busy: {kind.replace('_', ' ')}", ns) for kind, ns in mean.busy_ns.items()]
     causes = list(mean.idle_ns.items())
     lines += [row(f"idle: {cause_title(cause)}", ns) for cause, ns in causes[:MAX_CAUSES]]
@@ -148,7 +154,7 @@ def _step_table(label: str, rank: RankReport, mean: StepMean) -> str:
 
 
 def _device(label: str, rank: RankReport, device: DeviceReport) -> str:
-    name = f" ({escape(device.name)})" if device.name else ""
+    name = f" ({summary(device.name)})" if device.name else ""
     busy = format_share(device.busy_ns, device.span_ns)
     h2d, malloc = rank.copies.h2d, rank.allocator.device_malloc
     exposed = f"{format_ns(h2d.not_under_kernel_ns)} not under a kernel"
@@ -195,12 +201,15 @@ def _quiet(analysis: Analysis) -> str:
         lines += ["", f"**{title}**", ""]
         for finding in findings:
             detail = "" if finding.status is Status.PASS else f": {escape(finding.message)}"
-            lines.append(f"- {finding.code} {escape(finding.title)}{detail}")
+            lines.append(f"- {escape(finding.code)} {escape(finding.title)}{detail}")
     return "\n".join([*lines, "", "</details>"])
 
 
 def _provenance(analysis: Analysis) -> str:
-    lines = [f"<details><summary>traceanalyzer {analysis.tool.version}, recordings and their state</summary>", ""]
+    lines = [
+        f"<details><summary>traceanalyzer {summary(analysis.tool.version)}, recordings and their state</summary>",
+        "",
+    ]
     for source in analysis.inputs:
         producer = f", {escape(source.producer)}" if source.producer else ""
         lines.append(f"- {code(source.path)} ({escape(source.format)}, {format_bytes(source.bytes)}{producer})")

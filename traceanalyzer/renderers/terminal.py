@@ -30,7 +30,7 @@ def render_terminal(analysis: Analysis, *, width: int = 100) -> str:
         analysis: The document.
         width: Columns to fill.
     """
-    console = Console(width=width, color_system=None, force_terminal=False, record=False, highlight=False)
+    console = Console(width=width, color_system=None, force_terminal=False, highlight=False)
     with console.capture() as captured:
         print_summary(analysis, console)
     return captured.get()
