@@ -11,6 +11,7 @@ from tests.builders import MAIN, TraceBuilder
 from traceanalyzer.measures.device_timeline import DeviceTimeline
 from traceanalyzer.measures.gap_attribution import IdleLedger
 from traceanalyzer.measures.host_timeline import HostTimeline
+from traceanalyzer.measures.phases import slice_traits
 from traceanalyzer.measures.steps import STEADY, Steps
 from traceanalyzer.measures.timeline import build_timeline
 from traceanalyzer.measures.timeline_rows import make_row, nest
@@ -39,7 +40,18 @@ def steps_of(*windows: tuple[int, int]) -> Steps:
 def no_host(trace: Trace) -> HostTimeline:
     none = np.zeros(0, dtype=np.int64)
     codes = none.astype(np.int8)
-    return HostTimeline(np.zeros(len(trace.threads) + 1, dtype=np.int64), none, none, codes, codes, none, none)
+    return HostTimeline(
+        offsets=np.zeros(len(trace.threads) + 1, dtype=np.int64),
+        start_ns=none,
+        end_ns=none,
+        cause=codes,
+        phase=codes,
+        slice_row=none,
+        call_row=none,
+        os_row=none,
+        autograd=np.zeros(len(trace.threads), dtype=np.int8),
+        traits=slice_traits(trace),
+    )
 
 
 def ledger_of(*pieces: tuple[int, int, Cause, Phase]) -> IdleLedger:

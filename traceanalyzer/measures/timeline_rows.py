@@ -74,7 +74,11 @@ class Row:
         )
 
     def binned(self, bin_ns: int) -> Row:
-        """Merge neighbours shorter than a bin that begin in the same bin, on the same depth, of one category."""
+        """Merge neighbours shorter than a bin that begin in the same bin, on the same depth.
+
+        The longest of them lends name and category. Categories are not kept apart: idle pieces change their cause
+        every few microseconds, and an overview that never merges across them has no bound.
+        """
         if bin_ns == 0:
             return self
         order = np.argsort(self.depth, kind="stable")
@@ -97,7 +101,7 @@ class Row:
             sorted_row.start[first],
             np.maximum.reduceat(sorted_row.end, first),
             sorted_row.name[named_by],
-            sorted_row.category[first],
+            sorted_row.category[named_by],
             sorted_row.depth[first],
             np.where(count == 1, sorted_row.link[first], -1),
         )
@@ -176,7 +180,6 @@ def _group_heads(row: Row, bin_ns: int) -> npt.NDArray[np.bool_]:
             & short[:-1]
             & (place[1:] == place[:-1])
             & (row.depth[1:] == row.depth[:-1])
-            & (row.category[1:] == row.category[:-1])
         )
     return head
 
