@@ -126,7 +126,9 @@ def two_step_trace() -> Trace:
 
 def timeline_of(trace: Trace, **options: int) -> Timeline:
     ledger = ledger_of((600, 1_100, Cause.PYTHON, Phase.BACKWARD), (1_100, 1_150, Cause.LAUNCH_CALL, Phase.FORWARD))
-    return build_timeline(trace, steps_of((0, 1_000), (1_000, 2_000)), ledger, device_of(trace), no_host(trace), **options)
+    return build_timeline(
+        trace, steps_of((0, 1_000), (1_000, 2_000)), ledger, device_of(trace), no_host(trace), **options
+    )
 
 
 def track(timeline: Timeline, identifier: str) -> Track:
