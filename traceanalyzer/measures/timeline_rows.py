@@ -74,10 +74,9 @@ class Row:
         )
 
     def binned(self, bin_ns: int) -> Row:
-        """Merge neighbours shorter than a bin that begin in the same bin, on the same depth.
+        """Merge neighbours of one depth that are shorter than a bin and begin in the same bin.
 
-        The longest of them lends name and category. Categories are not kept apart: idle pieces change their cause
-        every few microseconds, and an overview that never merges across them has no bound.
+        A merged slice is named and categorised after the longest it stands for.
         """
         if bin_ns == 0:
             return self
@@ -175,12 +174,7 @@ def _group_heads(row: Row, bin_ns: int) -> npt.NDArray[np.bool_]:
     if len(head) > 1:
         short = (row.end - row.start) < bin_ns
         place = row.start // bin_ns
-        head[1:] = ~(
-            short[1:]
-            & short[:-1]
-            & (place[1:] == place[:-1])
-            & (row.depth[1:] == row.depth[:-1])
-        )
+        head[1:] = ~(short[1:] & short[:-1] & (place[1:] == place[:-1]) & (row.depth[1:] == row.depth[:-1]))
     return head
 
 
