@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builders import TraceBuilder
-from tests.rules.support import LENGTH, empty, healthy, judge, likely_us, loop
+from tests.rules.support import empty, healthy, judge, likely_us, loop
 from traceanalyzer.measures import Measures
 from traceanalyzer.results.vocabulary import Status
 from traceanalyzer.rules import plan_search as rule
