@@ -93,7 +93,7 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
     per_step = judged.per_step(lost)
     observed: dict[str, Scalar] = {
         "dispatch_idle_per_step_ns": per_step,
-        "share_of_remaining_step": round(share, 4),
+        "share_of_remaining_step": round(float(share), 4),
         "kernels_per_step": round(per_step_kernels, 1),
         "median_kernel_ns": None if median_kernel is None else round(median_kernel),
         "median_launch_call_ns": call_ns,
