@@ -20,8 +20,8 @@ from traceanalyzer.model.schema import (
     Overheads,
     SliceKind,
     Slices,
-    Waits,
     WaitKind,
+    Waits,
 )
 from traceanalyzer.model.trace import Device, Thread, Trace
 
@@ -37,7 +37,12 @@ _SLICE = {
     "python_function": SliceKind.PYTHON,
 }
 _OLD = {"memcpy": "gpu_memcpy", "memset": "gpu_memset", "runtime": "cuda_runtime"}
-_DIRECTION = {"HtoD": CopyDirection.H2D, "DtoH": CopyDirection.D2H, "DtoD": CopyDirection.D2D, "PtoP": CopyDirection.P2P}
+_DIRECTION = {
+    "HtoD": CopyDirection.H2D,
+    "DtoH": CopyDirection.D2H,
+    "DtoD": CopyDirection.D2D,
+    "PtoP": CopyDirection.P2P,
+}
 
 
 def to_ns(text: str | int) -> int:
@@ -63,7 +68,11 @@ def read(path: Path) -> Trace:
         cat = _OLD.get(cat, cat)
         args = e.get("args", {})
         start = to_ns(e["ts"])
-        row = {"start_ns": start, "end_ns": start + to_ns(e.get("dur", 0)), "name": names.setdefault(e["name"], len(names))}
+        row = {
+            "start_ns": start,
+            "end_ns": start + to_ns(e.get("dur", 0)),
+            "name": names.setdefault(e["name"], len(names)),
+        }
         if cat in _ACTIVITY:
             title = e["name"]
             kind = _ACTIVITY[cat]
@@ -75,7 +84,9 @@ def read(path: Path) -> Trace:
                 "correlation": int(args.get("correlation", 0)) or -1,
                 "size_bytes": int(args.get("bytes", -1)),
                 "direction": next((v for k, v in _DIRECTION.items() if k in title), 5) if copy else 0,
-                "host_memory": (MemoryKind.PAGEABLE if "Pageable" in title else MemoryKind.PINNED if "Pinned" in title else 0)
+                "host_memory": (
+                    MemoryKind.PAGEABLE if "Pageable" in title else MemoryKind.PINNED if "Pinned" in title else 0
+                )
                 if copy
                 else 0,
             }

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
-from traceanalyzer.measures import phases
 from traceanalyzer.measures.device_timeline import DeviceTimeline
 from traceanalyzer.measures.gap_links import link_gaps
-from traceanalyzer.measures.host_timeline import HostTimeline, rows_by_thread
+from traceanalyzer.measures.gap_walk import GAP_COLUMNS, ThreadTables, thread_tables, walk_gaps
+from traceanalyzer.measures.host_timeline import HostTimeline
 from traceanalyzer.measures.steps import Steps
-from traceanalyzer.model import intervals
 from traceanalyzer.model.schema import ByteArray, CodeArray, IntArray
 from traceanalyzer.model.trace import Trace
 from traceanalyzer.results.vocabulary import CAUSE_CODE, PHASE_CODE, Cause, Phase
@@ -121,95 +119,37 @@ def attribute_idle(trace: Trace, steps: Steps, host: HostTimeline, devices: tupl
     Returns:
         The ledger; empty without devices.
     """
-    context = _thread_tables(trace, steps, host)
-    parts = [_attribute_device(trace, steps, host, device, context) for device in devices]
-    pieces = np.concatenate(parts) if parts else np.empty((0, _WIDTH), dtype=np.int64)
-    return _split(pieces, steps)
-
-
-class _Threads(NamedTuple):
-    """What rule 4 and the profiler's overhead need to know of each thread, laid out for the compiled loop.
-
-    The intervals of all kinds lie in one pool; ``first[kind, thread]`` to ``last[kind, thread]`` are those of a thread,
-    ascending and disjoint.
-    """
-
-    giver: IntArray  # thread that hands this one its work; -1 none
-    base_phase: IntArray
-    first: IntArray
-    last: IntArray
-    start: IntArray
-    end: IntArray
-    cause: IntArray
-
-
-_EVALUATIONS, _OPENINGS, _OVERHEADS, _SCHEDULED_OUT = range(4)
-
-
-def _thread_tables(trace: Trace, steps: Steps, host: HostTimeline) -> _Threads:
-    threads = len(trace.threads)
-    slices = trace.slices
-    traits = phases.slice_traits(trace)
-    main = _main_thread(trace, steps, host)
-    giver = np.full(threads, main, dtype=np.int64)
-    if main >= 0:
-        giver[main] = -1
-    first = np.zeros((4, threads), dtype=np.int64)
-    last = np.zeros((4, threads), dtype=np.int64)
-    pool: list[tuple[IntArray, IntArray, IntArray]] = []
-    used = 0
-    for kind, table, rows in (
-        (_EVALUATIONS, slices, np.flatnonzero((traits & phases.EVALUATION) != 0)),
-        (_OPENINGS, slices, np.flatnonzero((traits & phases.OS_CALL) == 0)),
-        (_SCHEDULED_OUT, trace.schedules, np.arange(len(trace.schedules))),
-    ):
-        order, offsets = rows_by_thread(table.thread[rows], threads)
-        first[kind], last[kind] = used + offsets[:-1], used + offsets[1:]
-        rows = rows[order]
-        pool.append((table.start_ns[rows], table.end_ns[rows], np.zeros(len(rows), dtype=np.int64)))
-        used += len(rows)
-    owners = np.unique(trace.overheads.thread)
-    for thread in (-1, *owners[owners >= 0]):
-        part = _flatten_overheads(trace, np.isin(trace.overheads.thread, (-1, thread)))
-        of_thread = slice(None) if thread < 0 else slice(thread, thread + 1)
-        first[_OVERHEADS, of_thread], last[_OVERHEADS, of_thread] = used, used + len(part[0])
-        pool.append(part)
-        used += len(part[0])
-    start, end, cause = (np.concatenate(columns) for columns in zip(*pool, strict=True))
-    base_phase = np.where(host.autograd != 0, PHASE_CODE[Phase.BACKWARD], PHASE_CODE[Phase.OTHER]).astype(np.int64)
-    return _Threads(giver, base_phase, first, last, start, end, cause)
-
-
-def _main_thread(trace: Trace, steps: Steps, host: HostTimeline) -> int:
-    """Return the thread that runs the training loop: the markers' own, else the busiest that is not the engine's."""
-    if steps.thread >= 0:
-        return steps.thread
-    count = np.bincount(trace.slices.thread, minlength=len(trace.threads))
-    count[host.autograd != 0] = 0
-    return int(count.argmax()) if len(count) and count.max() > 0 else -1
-
-
-def _flatten_overheads(trace: Trace, rows: BoolArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Make overhead rows disjoint; where the profiler's buffers and lazy loading overlap, the buffers win."""
-    table = trace.overheads
-    loads = rows & (table.is_module_load != 0)
-    others = rows & (table.is_module_load == 0)
-    overhead = intervals.union(table.start_ns[others], table.end_ns[others])
-    loading = intervals.subtract(intervals.union(table.start_ns[loads], table.end_ns[loads]), overhead)
-    start = np.concatenate((overhead[0], loading[0]))
-    end = np.concatenate((overhead[1], loading[1]))
-    cause = np.repeat(
-        np.array([CAUSE_CODE[Cause.PROFILER_OVERHEAD], CAUSE_CODE[Cause.MODULE_LOAD]], dtype=np.int64),
-        [len(overhead[0]), len(loading[0])],
+    tables = thread_tables(trace, steps, host)
+    parts = [_attribute_device(trace, steps, host, device, tables) for device in devices]
+    if not parts:
+        empty = np.empty(0, dtype=np.int32)
+        parts = [(_columns(steps, host, tables, np.empty((0, GAP_COLUMNS), dtype=np.int64)), empty)]
+    start, end, cause, phase, window, boundary, gap, activity, thread, slice_row, call_row = (
+        np.concatenate(columns) for columns in zip(*(part[0] for part in parts), strict=True)
     )
-    order = np.argsort(start, kind="stable")
-    return start[order], end[order], cause[order]
+    step_class = np.append(steps.step_class, np.int8(-1))  # the last entry stands for window -1
+    return IdleLedger(
+        start_ns=start,
+        end_ns=end,
+        device=np.concatenate([part[1] for part in parts]).astype(np.int32),
+        cause=cause,
+        phase=phase,
+        window=window,
+        step_class=step_class[window],
+        boundary=boundary,
+        in_span=(gap >= 0).astype(np.int8),
+        gap=gap,
+        activity=activity,
+        thread=thread,
+        slice_row=slice_row,
+        call_row=call_row,
+    )
 
 
 def _attribute_device(
-    trace: Trace, steps: Steps, host: HostTimeline, device: DeviceTimeline, context: _Threads
-) -> IntArray:
-    """Return one device's pieces, before they are split at window borders."""
+    trace: Trace, steps: Steps, host: HostTimeline, device: DeviceTimeline, tables: ThreadTables
+) -> tuple[tuple[npt.NDArray[Any], ...], CodeArray]:
+    """Return the columns of one device's pieces, and the device beside each."""
     start, end = device.gap_start_ns, device.gap_end_ns
     gap = np.arange(len(start), dtype=np.int64)
     if len(steps):
@@ -224,228 +164,36 @@ def _attribute_device(
             end = np.concatenate((end, steps.end_ns[-1:]))
             gap = np.concatenate((gap, np.array([-1], dtype=np.int64)))
     links = link_gaps(trace, device, start, end, steps.thread)
-    gaps = np.column_stack((
-        start, end, links.thread, links.call_start, links.call_end, links.inside_cause, links.after_cause,
-        links.wait_until,
-    ))  # fmt: skip
-    pieces = _attribute(
-        gaps, host.offsets, host.start_ns, host.end_ns, host.cause, host.phase, host.slice_row, host.call_row, *context
-    ).reshape(-1, _WIDTH)
-    ids = pieces[:, _GAP]
-    pieces[:, _ACTIVITY] = links.activity[ids]
-    call = links.call[ids]
-    pieces[:, _CALL] = np.where(pieces[:, _CALL] == _THE_LAUNCH, call, pieces[:, _CALL])
-    pieces[:, _GAP] = gap[ids]
-    pieces[:, _DEVICE] = device.device_id
-    return pieces  # type: ignore[no-any-return]
-
-
-def _split(pieces: IntArray, steps: Steps) -> IdleLedger:
-    """Split pieces at the borders of windows and markers, and say in which window each lies."""
-    cuts = np.unique(np.concatenate((steps.start_ns, steps.marker_end_ns, steps.end_ns)))
-    start, end = pieces[:, _START], pieces[:, _END]
-    first = np.searchsorted(cuts, start, side="right")
-    count = np.searchsorted(cuts, end, side="left") - first + 1
-    rows = np.repeat(np.arange(len(pieces)), count)
-    number = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
-    padded = np.concatenate((cuts, np.zeros(1, dtype=np.int64)))
-    low = np.where(number == 0, start[rows], padded[first[rows] + number - 1])
-    high = np.where(number == count[rows] - 1, end[rows], padded[np.minimum(first[rows] + number, len(cuts))])
-    if len(steps):
-        window = np.searchsorted(steps.start_ns, low, side="right") - 1
-        window = np.where((window >= 0) & (low < steps.end_ns[window]), window, -1)
-        inside = window >= 0
-        step_class = np.where(inside, steps.step_class[window], -1)
-        boundary = inside & (low >= steps.marker_end_ns[window])
-    else:
-        window = np.full(len(rows), -1, dtype=np.int64)
-        step_class = window
-        boundary = np.zeros(len(rows), dtype=np.bool_)
-    gap = pieces[rows, _GAP]
-    return IdleLedger(
-        start_ns=low,
-        end_ns=high,
-        device=pieces[rows, _DEVICE].astype(np.int32),
-        cause=pieces[rows, _CAUSE].astype(np.int8),
-        phase=pieces[rows, _PHASE].astype(np.int8),
-        window=window.astype(np.int32),
-        step_class=step_class.astype(np.int8),
-        boundary=boundary.astype(np.int8),
-        in_span=(gap >= 0).astype(np.int8),
-        gap=gap.astype(np.int32),
-        activity=pieces[rows, _ACTIVITY],
-        thread=pieces[rows, _THREAD].astype(np.int32),
-        slice_row=pieces[rows, _SLICE],
-        call_row=pieces[rows, _CALL],
+    gaps = np.column_stack(
+        (
+            start,
+            end,
+            links.thread,
+            links.call_start,
+            links.call_end,
+            links.inside_cause,
+            links.after_cause,
+            links.wait_until,
+            links.activity,
+            links.call,
+            gap,
+        )
     )
+    columns = _columns(steps, host, tables, gaps)
+    return columns, np.full(len(columns[0]), device.device_id, dtype=np.int32)
 
 
-_START, _END, _CAUSE, _PHASE, _THREAD, _SLICE, _CALL, _GAP, _ACTIVITY, _DEVICE = range(10)
-_WIDTH = 10
-_THE_LAUNCH = -2  # stands for the gap's launch call until the rows are known
-_AUTOGRAD_ENGINE = CAUSE_CODE[Cause.AUTOGRAD_ENGINE]
-_PREEMPTED = CAUSE_CODE[Cause.PREEMPTED]
-_DEVICE_WAIT = CAUSE_CODE[Cause.DEVICE_WAIT]
-_UNKNOWN = CAUSE_CODE[Cause.UNKNOWN]
-_OTHER = PHASE_CODE[Phase.OTHER]
-_FAR = np.iinfo(np.int64).max
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
-def _last_at(times, low, high, moment):  # type: ignore[no-untyped-def]
-    """Return the last index in [low, high) whose time is not after a moment; low - 1 without one."""
-    while low < high:
-        middle = (low + high) // 2
-        if times[middle] <= moment:
-            low = middle + 1
-        else:
-            high = middle
-    return low - 1
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
-def _attribute(  # type: ignore[no-untyped-def]
-    gaps, host_offsets, host_start, host_end, host_cause, host_phase, host_slice, host_call,
-    giver_of, base_phase, first, last, starts, ends, causes,
-):  # fmt: skip
-    """Walk every gap from its start to its end; each step emits the time up to the next change of cause."""
-    out = np.empty((2 * len(gaps) + 1024) * _WIDTH, np.int64)
-    n = 0
-    previous = -1
-    for g in range(len(gaps)):
-        now = gaps[g, 0]
-        end = gaps[g, 1]
-        thread = gaps[g, 2]
-        asked = gaps[g, 3]
-        answered = gaps[g, 4]
-        inside_cause = gaps[g, 5]
-        after_cause = gaps[g, 6]
-        wait_until = gaps[g, 7]
-        launch = min(max(asked, now), end)
-        returned = min(max(answered, launch), end)
-        launch_phase = np.int64(_OTHER)
-        launch_slice = np.int64(-1)
-        if thread >= 0 and launch < end:
-            low = host_offsets[thread]
-            launch_phase = base_phase[thread]
-            at = _last_at(host_start, low, host_offsets[thread + 1], asked)
-            if at >= low and asked < host_end[at]:
-                launch_phase = host_phase[at]
-                launch_slice = host_slice[at]
-        while now < end:
-            until = end
-            cause = np.int64(_UNKNOWN)
-            phase = np.int64(_OTHER)
-            owner = thread
-            slice_row = np.int64(-1)
-            call_row = np.int64(-1)
-            if thread >= 0:
-                over = False
-                if now < returned:
-                    # inside and before the launch call the profiler's own work wins
-                    low = first[_OVERHEADS, thread]
-                    high = last[_OVERHEADS, thread]
-                    at = _last_at(starts, low, high, now)
-                    if at >= low and now < ends[at]:
-                        over = True
-                        cause = causes[at]
-                        until = min(until, ends[at])
-                    elif at + 1 < high:
-                        until = min(until, starts[at + 1])
-                if now >= launch:
-                    phase = launch_phase
-                    slice_row = launch_slice
-                    call_row = np.int64(_THE_LAUNCH)
-                    if now < returned:
-                        until = min(until, returned)
-                        if not over:
-                            cause = inside_cause
-                    elif now < wait_until:
-                        cause = _DEVICE_WAIT
-                        until = min(until, wait_until)
-                    else:
-                        cause = after_cause
-                else:
-                    until = min(until, launch)
-                    low = host_offsets[thread]
-                    high = host_offsets[thread + 1]
-                    at = _last_at(host_start, low, high, now)
-                    phase = base_phase[thread]
-                    is_open = at >= low and now < host_end[at]
-                    if is_open:
-                        until = min(until, host_end[at])
-                        phase = host_phase[at]
-                        slice_row = host_slice[at]
-                        call_row = host_call[at]
-                        if not over:
-                            cause = host_cause[at]
-                    elif at + 1 < high:
-                        until = min(until, host_start[at + 1])
-                    if not over and cause == _UNKNOWN:
-                        # nothing open: the engine, the scheduler, or the thread that hands out the work
-                        giver = giver_of[thread]
-                        low = first[_EVALUATIONS, thread]
-                        high = last[_EVALUATIONS, thread]
-                        at = _last_at(starts, low, high, now)
-                        is_engine = False
-                        if at >= low and at + 1 < high and ends[at] <= now:
-                            before = ends[at]
-                            after = starts[at + 1]
-                            is_engine = True
-                            if giver >= 0:
-                                low = first[_OPENINGS, giver]
-                                high = last[_OPENINGS, giver]
-                                at = _last_at(starts, low, high, after - 1)
-                                is_engine = at < low or starts[at] < before
-                            if is_engine:
-                                until = min(until, after)
-                                cause = _AUTOGRAD_ENGINE
-                        if not is_engine:
-                            low = first[_SCHEDULED_OUT, thread]
-                            high = last[_SCHEDULED_OUT, thread]
-                            at = _last_at(starts, low, high, now)
-                            if at >= low and now < ends[at]:
-                                until = min(until, ends[at])
-                                cause = _PREEMPTED
-                            else:
-                                if at + 1 < high:
-                                    until = min(until, starts[at + 1])
-                                owner = giver
-                                if giver >= 0:
-                                    low = host_offsets[giver]
-                                    high = host_offsets[giver + 1]
-                                    at = _last_at(host_start, low, high, now)
-                                    if at >= low and now < host_end[at]:
-                                        until = min(until, host_end[at])
-                                        cause = host_cause[at]
-                                        phase = host_phase[at]
-                                        slice_row = host_slice[at]
-                                        call_row = host_call[at]
-                                    elif at + 1 < high:
-                                        until = min(until, host_start[at + 1])
-                                if cause == _UNKNOWN:
-                                    owner = -1
-            if (
-                previous >= 0 and out[previous + _GAP] == g and out[previous + _CAUSE] == cause
-                and out[previous + _PHASE] == phase and out[previous + _THREAD] == owner
-                and out[previous + _SLICE] == slice_row and out[previous + _CALL] == call_row
-            ):  # fmt: skip
-                out[previous + _END] = until
-            else:
-                if n == len(out):
-                    larger = np.empty(2 * n, np.int64)
-                    for column in range(n):  # assigning a slice costs seconds of compilation
-                        larger[column] = out[column]
-                    out = larger
-                out[n + _START] = now
-                out[n + _END] = until
-                out[n + _CAUSE] = cause
-                out[n + _PHASE] = phase
-                out[n + _THREAD] = owner
-                out[n + _SLICE] = slice_row
-                out[n + _CALL] = call_row
-                out[n + _GAP] = g
-                previous = n
-                n += _WIDTH
-            now = until
-    return out[:n].copy()
+def _columns(steps: Steps, host: HostTimeline, tables: ThreadTables, gaps: IntArray) -> tuple[npt.NDArray[Any], ...]:
+    windows = np.column_stack((steps.start_ns, steps.end_ns, steps.marker_end_ns))
+    return walk_gaps(  # type: ignore[no-any-return]
+        gaps,
+        windows,
+        host.offsets,
+        host.start_ns,
+        host.end_ns,
+        host.cause,
+        host.phase,
+        host.slice_row,
+        host.call_row,
+        *tables,
+    )

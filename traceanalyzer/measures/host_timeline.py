@@ -36,6 +36,7 @@ class HostTimeline:
         call_row: Innermost open row of ``Trace.calls``; -1 when no call is open.
         os_row: Innermost open row of ``Trace.slices`` that is an OS call (never a ``slice_row``); -1 none.
         autograd: Per thread: 1 where the autograd engine evaluates nodes on it.
+        traits: Per row of ``Trace.slices``: what its name means (bits of ``phases``).
     """
 
     offsets: IntArray
@@ -47,6 +48,7 @@ class HostTimeline:
     call_row: IntArray
     os_row: IntArray
     autograd: ByteArray
+    traits: phases.TraitArray
 
 
 def flatten_host(trace: Trace) -> HostTimeline:
@@ -65,6 +67,8 @@ def flatten_host(trace: Trace) -> HostTimeline:
     call_rows, call_offsets = rows_by_thread(calls.thread, threads)
     autograd = np.zeros(threads, dtype=np.int8)
     autograd[slices.thread[(traits & phases.EVALUATION) != 0]] = 1
+    # without operators in the recording the name PyTorch gives these threads still tells
+    autograd[[thread.name.startswith("pt_autograd") for thread in trace.threads]] = 1
     offsets, columns, stretch_length, stretch_row, launched = _sweep(
         slice_rows,
         slice_offsets,
@@ -94,6 +98,7 @@ def flatten_host(trace: Trace) -> HostTimeline:
         call_row=np.ascontiguousarray(columns[:, _CALL]),
         os_row=np.ascontiguousarray(columns[:, _OS]),
         autograd=autograd,
+        traits=traits,
     )
 
 
@@ -331,7 +336,12 @@ def _sweep(  # type: ignore[no-untyped-def]
                             kept += _WIDTH
                             own = stack[at + _STRETCH]
                             _open(
-                                stack, kept, stack[at + _ROW], stack[at + _IS_CALL], stack[at + _END], stack[at + _TRAIT]
+                                stack,
+                                kept,
+                                stack[at + _ROW],
+                                stack[at + _IS_CALL],
+                                stack[at + _END],
+                                stack[at + _TRAIT],
                             )
                             stack[kept + _STRETCH] = own
                     top = kept
@@ -349,7 +359,7 @@ def _sweep(  # type: ignore[no-untyped-def]
             else:
                 i += 1
                 trait = np.int64(slice_trait[row])
-                breaks = not trait & _OS_TRAIT
+                breaks = np.int64(not trait & _OS_TRAIT)
             if breaks and stack[top + _LEVEL] >= 0:
                 stack[stack[top + _LEVEL] + _STRETCH] = -1
             top += _WIDTH

@@ -13,7 +13,9 @@ from traceanalyzer.model.schema import ActivityKind, ByteArray, CallKind, CopyDi
 from traceanalyzer.model.trace import Trace
 from traceanalyzer.results.vocabulary import PHASE_CODE, Phase, StepClass, StepSource
 
-WARM_UP, STEADY, EPISODIC, CUT = (list(StepClass).index(c) for c in ("warm-up", "steady", "episodic", "cut"))
+WARM_UP, STEADY, EPISODIC, CUT = (
+    list(StepClass).index(c) for c in (StepClass.WARM_UP, StepClass.STEADY, StepClass.EPISODIC, StepClass.CUT)
+)
 
 WARM_UP_WINDOWS = 3
 WARM_UP_NEEDS_WINDOWS = 10

@@ -75,7 +75,7 @@ def infer_markers(trace: Trace) -> Markers | None:
     start = trace.calls.start_ns[calls]
     pause = np.zeros(len(start), dtype=np.int64)
     pause[1:] = start[1:] - trace.calls.end_ns[calls[:-1]]
-    usual = [float(np.median(pause[offset::period][offset == 0 :])) for offset in range(period)]
+    usual = [float(np.median(pause[offset::period][int(offset == 0) :])) for offset in range(period)]
     offset = int(np.argmax(usual))
     at = np.arange(offset, len(start), period)
     whole = at[at + period <= len(start)]
@@ -111,7 +111,7 @@ def find_period(names: CodeArray) -> int | None:
 def _candidate_lags(names: CodeArray) -> Sequence[int]:
     """Return distances at which rare names recur, shortest first: the period is among them."""
     codes, counts = np.unique(names, return_counts=True)
-    rare = codes[np.argsort(counts, kind="stable")]
-    rare = [code for code in rare if (names == code).sum() >= MIN_PERIODS - 1][:24]
+    order = np.argsort(counts, kind="stable")
+    rare = codes[order[counts[order] >= MIN_PERIODS - 1]][:24]
     lags = {int(np.median(np.diff(np.flatnonzero(names == code)))) for code in rare}
     return sorted(lags)

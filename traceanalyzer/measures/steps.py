@@ -8,13 +8,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceanalyzer.errors import UsageError
+from traceanalyzer.measures import phases
 from traceanalyzer.measures.step_classes import CUT, EPISODIC, STEADY, WARM_UP, classify_windows
 from traceanalyzer.measures.step_markers import Markers, infer_markers, make_markers, markers_from_slices
 from traceanalyzer.model.schema import ByteArray, IntArray, SliceKind
 from traceanalyzer.model.trace import Trace
 from traceanalyzer.results.vocabulary import StepClass, StepSource
 
-__all__ = ["CUT", "EPISODIC", "STEADY", "STEP_CLASSES", "WARM_UP", "Steps", "base_name", "find_steps", "looks_like_step"]
+__all__ = [
+    "CUT",
+    "EPISODIC",
+    "STEADY",
+    "STEP_CLASSES",
+    "WARM_UP",
+    "Steps",
+    "base_name",
+    "find_steps",
+    "looks_like_step",
+]
 
 STEP_CLASSES: tuple[StepClass, ...] = tuple(StepClass)  # codes of ``Steps.step_class``
 
@@ -111,18 +122,18 @@ def base_name(name: str) -> str:
 
 def looks_like_step(name: str) -> bool:
     """Say whether a range's name (without its number) is that of a training step."""
-    words = {word.lower() for word in _WORD.findall(name)}
-    return bool(words & _STEP_WORDS) and not words & _NOT_STEP_WORDS
+    words = [word.lower() for word in _WORD.findall(name)]
+    return any(map(_STEP_WORD.fullmatch, words)) and not any(map(_NOT_STEP_WORD.fullmatch, words))
 
 
 _PROFILER_STEP = re.compile(r"ProfilerStep#\d+")
 _TRAILING_NUMBER = re.compile(r"[\s_#:.\-(\[/]*\d+(?:\s*/\s*\d+)?[\])]?\s*$")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
-_STEP_WORDS = {"step", "iteration", "iter", "batch"}
+_STEP_WORD = re.compile(r"step|iteration|iter|batch")
 # parts of a step, and steps of something else than training
-_NOT_STEP_WORDS = set(
-    "optimizer optim opt scheduler lr ema norm grad gradient zero scaler load loader data fetch next copy to device "
-    "forward backward loss validate validation val eval test predict checkpoint save log epoch".split()
+_NOT_STEP_WORD = re.compile(
+    r"optimizer|optim|opt|scheduler|lr|ema|norm|grad|gradient|zero|scaler|load|loader|data|fetch|next|copy|to|device"
+    r"|forward|backward|loss|validate|validation|val|eval|test|predict|checkpoint|save|log|epoch"
 )
 MIN_REPEATS = 2  # a range that occurs once marks nothing
 
@@ -141,7 +152,8 @@ def _step_like_rows(trace: Trace, used: list[int]) -> IntArray:
     """Return the ranges of the best candidate: one thread, repeated, not overlapping; the outermost covers most."""
     slices = trace.slices
     groups: dict[str, list[int]] = {}
-    annotated = np.unique(slices.name[slices.kind == SliceKind.ANNOTATION])
+    written = (slices.kind == SliceKind.ANNOTATION) & ~phases.in_library_domain(trace)
+    annotated = np.unique(slices.name[written])
     for code in sorted(set(used) & {int(c) for c in annotated}):
         base = base_name(trace.names[code]).removeprefix("phase:")
         if looks_like_step(base):
@@ -149,7 +161,7 @@ def _step_like_rows(trace: Trace, used: list[int]) -> IntArray:
     best = np.empty(0, dtype=np.int64)
     best_covered = -1
     for codes in groups.values():
-        rows = np.flatnonzero(np.isin(slices.name, codes) & (slices.kind == SliceKind.ANNOTATION) & (slices.domain < 0))
+        rows = np.flatnonzero(np.isin(slices.name, codes) & written)
         for thread in np.unique(slices.thread[rows]):
             mine = rows[slices.thread[rows] == thread]
             start, end = slices.start_ns[mine], slices.end_ns[mine]

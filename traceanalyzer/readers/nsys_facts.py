@@ -88,7 +88,8 @@ def describe_recording(raw: Mapping[str, RawTable], devices: Iterable[Device]) -
         "nsys_schema": export.get("EXPORT_SCHEMA_VERSION", ""),
     }
     system = pairs(raw.get("TARGET_INFO_SYSTEM_ENV"))
-    facts |= {key: system.get(name, "") for name, key in _SYSTEM_FACTS.items()}
+    # a machine without a GPU reports version 0
+    facts |= {key: system.get(name, "").removeprefix("0") for name, key in _SYSTEM_FACTS.items()}
     capture = pairs(raw.get("META_DATA_CAPTURE"))
     facts |= {key: capture.get(name, "") for name, key in _CAPTURE_FACTS.items()}
     facts["gpu"] = ", ".join(sorted({device.name for device in devices if device.name}))

@@ -86,7 +86,7 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
 
     kernels = measures.kernels
     rows = judged.holds(kernels.window) & (kernels.device == judged.device_id)
-    per_step_kernels = np.count_nonzero(rows) / judged.count
+    per_step_kernels = int(np.count_nonzero(rows)) / judged.count
     median_kernel = float(np.median(kernels.duration_ns[rows])) if np.any(rows) else None
     call_ns = _median_launch_call(measures, judged.is_judged)
     host_ns = remaining / np.count_nonzero(rows) if np.any(rows) else None
