@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from pathlib import Path
 
 import pytest
 
-from tests.rules.unpacked import unpacked
 from tests.shared_data import shared
 from traceanalyzer.measures import Measures
-from traceanalyzer.readers import kineto, nsys_arrow, nsys_sqlite
+from traceanalyzer.readers import open_recording
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.vocabulary import FindingKind, Status
 from traceanalyzer.rules.run import check_all
@@ -23,13 +21,7 @@ NOTHING_BUT_LAUNCHING = {"TA101", "TA102", "TA202", "TA207", "TA301", "TA302", "
 @lru_cache(maxsize=4)
 def findings_of(name: str) -> tuple[Finding, ...]:
     """Findings of every rank of a shared recording, rank after rank."""
-    path: Path = shared(name)
-    if ".json" in name:
-        recording = kineto.read(path)
-    elif path.is_dir():
-        recording = nsys_arrow.read(path)
-    else:
-        recording = nsys_sqlite.read(unpacked(path))
+    recording = open_recording(shared(name))
     return tuple(finding for trace in recording.traces for finding in check_all(Measures(trace)))
 
 
