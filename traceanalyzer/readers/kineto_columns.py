@@ -286,7 +286,8 @@ class MsgspecParser:
         good = (start_state == OK) & (length_state == OK) & (length >= 0) & (start <= np.iinfo(np.int64).max - length)
         if not good.all():
             for row in np.flatnonzero(~good):
-                self._integrity.drop(_time_problem(start_state[row], length_state[row]), _example(events[row]))
+                problem = _time_problem(start_state[row], length_state[row], is_negative=bool(length[row] < 0))
+                self._integrity.drop(problem, _example(events[row]))
             events = [events[row] for row in np.flatnonzero(good)]
             start, length = start[good], length[good]
         return events, start, start + length
@@ -415,7 +416,7 @@ class MsgspecParser:
         time, state = nanoseconds([event.ts for event in events])
         if (state != OK).any():
             for row in np.flatnonzero(state != OK):
-                self._integrity.drop(_time_problem(state[row], OK), _example(events[row]))
+                self._integrity.drop(_time_problem(state[row]), _example(events[row]))
             events = [events[row] for row in np.flatnonzero(state == OK)]
             time = time[state == OK]
             if not events:
@@ -441,13 +442,13 @@ class MsgspecParser:
     def _add_uncategorised(self, columns: Columns, events: list[_Event]) -> None:
         host = [event for event in events if event.pid == _LEGACY_HOST]
         device = [event for event in events if event.pid == _LEGACY_DEVICE]
+        others = [event for event in events if event.pid not in (_LEGACY_HOST, _LEGACY_DEVICE)]
         if host:
             self._add_slices(columns, SliceKind.OPERATOR, host)
         if device:
             for event in device:
                 event.pid, event.tid = event.tid, 0  # this exporter knows the device, not the stream
             self._add_activities(columns, ActivityKind.KERNEL, device)
-        others = [event for event in events if event.pid not in (_LEGACY_HOST, _LEGACY_DEVICE)]
         if others:
             self._integrity.drop("event without a category", _example(others[0]), len(others))
 
@@ -512,16 +513,12 @@ def _longest(events: list[_Event]) -> int:
     return int(np.where(state == OK, length, 0).max())
 
 
-def _time_problem(start: int, length: int) -> str:
+def _time_problem(start: int, length: int = OK, *, is_negative: bool = False) -> str:
     if MISSING in (start, length):
         return "event without a start" if start == MISSING else "event without a duration"
     if NOT_A_NUMBER in (start, length):
         return "event whose time is not a number"
-    return (
-        "event with a negative duration"
-        if start == length == OK
-        else "event whose time is not finite or beyond 64 bits"
-    )
+    return "event with a negative duration" if is_negative else "event whose time is not finite or beyond 64 bits"
 
 
 def _example(event: _Event) -> str:
