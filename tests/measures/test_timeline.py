@@ -11,7 +11,6 @@ from tests.builders import MAIN, TraceBuilder
 from traceanalyzer.measures.device_timeline import DeviceTimeline
 from traceanalyzer.measures.gap_attribution import IdleLedger
 from traceanalyzer.measures.host_timeline import HostTimeline
-from traceanalyzer.measures.phases import slice_traits
 from traceanalyzer.measures.steps import STEADY, Steps
 from traceanalyzer.measures.timeline import build_timeline
 from traceanalyzer.measures.timeline_rows import make_row, nest
@@ -50,11 +49,7 @@ def no_host(trace: Trace) -> HostTimeline:
         call_row=none,
         os_row=none,
         autograd=np.zeros(len(trace.threads), dtype=np.int8),
-<<<<<<< HEAD
-        traits=slice_traits(trace),
-=======
         traits=np.zeros(len(trace.slices), dtype=np.int16),
->>>>>>> html
     )
 
 
