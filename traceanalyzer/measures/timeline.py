@@ -6,7 +6,9 @@ every slice, so that a reader who zooms in sees exact intervals where it matters
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,13 +18,17 @@ from traceanalyzer.measures.host_timeline import HostTimeline
 from traceanalyzer.measures.steps import STEADY, STEP_CLASSES, Steps
 from traceanalyzer.measures.timeline_counters import busy_counters, memory_counters, run_ahead_counter, sampled_counters
 from traceanalyzer.measures.timeline_rows import NameTable, Row, choose_bin, make_row, nest
-from traceanalyzer.model.schema import ActivityKind, CallKind, SliceKind
+from traceanalyzer.model.schema import ActivityKind, ByteArray, CallKind, IntArray, SliceKind
 from traceanalyzer.model.trace import Trace
 from traceanalyzer.results.timeline import Detail, Timeline, Track
 from traceanalyzer.results.vocabulary import CAUSES, PHASE_CODE, PHASES, Phase
 
-OVERVIEW_SLICES = 60_000  # about 1.1 MB inside the report
-DETAIL_SLICES = 20_000
+# some 17 bytes a slice inside the report, which should stay below 2 MB; an overview of more slices than this holds
+# more than a screen has pixels, and a step of a detection model has 20,000 to 40,000
+OVERVIEW_SLICES = 32_000
+DETAIL_SLICES = 52_000
+MEDIAN_STEP_SHARE = 0.8
+HIGHLIGHT_SHARE = 0.08
 MAX_THREADS = 24
 
 _ACTIVITY_CATEGORY = {
@@ -88,18 +94,19 @@ def build_timeline(
         *_stream_rows(trace, devices, table),
     ]
     counters = [*busy_counters(devices)]
-    thread_rows, notes = _thread_rows(trace, steps, table)
+    thread_rows, notes = _thread_rows(trace, steps, host, table)
     rows = [row for row in [*rows, *thread_rows] if len(row.start)]
     if not rows:
         return Timeline(start_ns=0, end_ns=0, strings=[], tracks=[])
     start = min(int(row.start.min()) for row in rows)
     end = max(int(row.end.max()) for row in rows)
-    bin_ns = choose_bin(rows, end - start, max_slices)
+    total = sum(len(row.start) for row in rows)
+    bin_ns = choose_bin(rows, end - start, max_slices) if total > max_slices + max_detail_slices else 0
     overview = [row.binned(bin_ns) for row in rows]
-    merged = sum(len(row.start) for row in rows) - sum(len(row.start) for row in overview)
+    merged = total - sum(len(row.start) for row in overview)
     windows: list[tuple[int, int, str, list[Row]]] = []
     if merged:
-        windows = _detail_windows(rows, [*_step_windows(steps), *highlights], max_detail_slices)
+        windows = _detail_windows(rows, _wanted_windows(steps, highlights, (start, end)), max_detail_slices)
     strings, codes = table.compress([*overview, *(row for window in windows for row in window[3])])
     # busy time belongs under the device rows, host counters below the threads
     counters = [*counters, *run_ahead_counter(trace), *memory_counters(trace), *sampled_counters(trace, start, end)]
@@ -134,14 +141,51 @@ def _phases_row(steps: Steps, host: HostTimeline, trace: Trace, table: NameTable
     start, end, phase = host.start_ns[rows], host.end_ns[rows], host.phase[rows]
     if not len(start):
         return make_row("phases", "phases", "Phases", empty, empty, empty, empty)
-    # stretches that touch and share a phase are one phase
-    head = np.ones(len(start), dtype=np.bool_)
-    head[1:] = (start[1:] != end[:-1]) | (phase[1:] != phase[:-1])
-    first = np.flatnonzero(head)
-    last = np.append(first[1:], len(start)) - 1
+    first, last = _runs(start, end, phase)
     named = phase[first] != PHASE_CODE[Phase.OTHER]
-    codes = table.codes(str(p) for p in PHASES)[phase[first][named]]
-    return make_row("phases", "phases", "Phases", start[first][named], end[last][named], codes, codes)
+    start, end, phase = start[first][named], end[last][named], phase[first][named]
+    start, end, phase = _with_backward(start, end, phase, host)
+    codes = table.codes(str(p) for p in PHASES)[phase]
+    return make_row("phases", "phases", "Phases", start, end, codes, codes)
+
+
+def _with_backward(
+    start: IntArray, end: IntArray, phase: ByteArray, host: HostTimeline
+) -> tuple[IntArray, IntArray, ByteArray]:
+    """Fill holes of the training thread's phases with the backward pass, which runs on the engine's own threads."""
+    backward = PHASE_CODE[Phase.BACKWARD]
+    engine = np.concatenate(
+        [np.arange(host.offsets[t], host.offsets[t + 1]) for t in np.flatnonzero(host.autograd)] or [np.zeros(0, int)]
+    )
+    engine = engine[host.phase[engine] == backward]
+    engine = engine[np.argsort(host.start_ns[engine], kind="stable")]
+    if not len(engine) or not len(start):
+        return start, end, phase
+    # the hole after phase i ends where phase i + 1 begins; the one after the last never
+    hole = np.searchsorted(start, host.start_ns[engine], side="right") - 1
+    inside = (hole >= 0) & (host.start_ns[engine] >= end[np.maximum(hole, 0)])
+    engine, hole = engine[inside], hole[inside]
+    holes, first = np.unique(hole, return_index=True)
+    if not len(holes):
+        return start, end, phase
+    latest = np.maximum.reduceat(host.end_ns[engine], first)
+    following = np.append(start[1:], np.iinfo(np.int64).max)[holes]
+    start = np.concatenate([start, host.start_ns[engine[first]]])
+    end = np.concatenate([end, np.minimum(latest, following)])
+    phase = np.concatenate([phase, np.full(len(holes), backward, dtype=phase.dtype)])
+    order = np.argsort(start, kind="stable")
+    return start[order], end[order], phase[order]
+
+
+def _runs(start: IntArray, end: IntArray, *same: ByteArray) -> tuple[IntArray, IntArray]:
+    """Join neighbours that touch and agree: row of the first and the last of each run."""
+    head = np.ones(len(start), dtype=np.bool_)
+    if len(start):
+        head[1:] = start[1:] != end[:-1]
+        for column in same:
+            head[1:] |= column[1:] != column[:-1]
+    first = np.flatnonzero(head)
+    return first, np.append(first[1:], len(start)) - 1 if len(first) else first
 
 
 def _training_thread(steps: Steps, trace: Trace) -> int:
@@ -159,15 +203,17 @@ def _idle_rows(ledger: IdleLedger, devices: Sequence[DeviceTimeline], table: Nam
     for device in devices:
         rows = np.flatnonzero(ledger.device == device.device_id)
         rows = rows[np.argsort(ledger.start_ns[rows], kind="stable")]
+        phase, cause = ledger.phase[rows], ledger.cause[rows]
+        first, last = _runs(ledger.start_ns[rows], ledger.end_ns[rows], phase, cause)
         made.append(
             make_row(
                 f"idle:{device.device_id}",
                 "idle",
                 f"GPU {device.device_id} idle, by cause",
-                ledger.start_ns[rows],
-                ledger.end_ns[rows],
-                phases[ledger.phase[rows]],
-                causes[ledger.cause[rows]],
+                ledger.start_ns[rows][first],
+                ledger.end_ns[rows][last],
+                phases[phase[first]],
+                causes[cause[first]],
             )
         )
     return made
@@ -198,7 +244,7 @@ def _stream_rows(trace: Trace, devices: Sequence[DeviceTimeline], table: NameTab
     return made
 
 
-def _thread_rows(trace: Trace, steps: Steps, table: NameTable) -> tuple[list[Row], list[str]]:
+def _thread_rows(trace: Trace, steps: Steps, host: HostTimeline, table: NameTable) -> tuple[list[Row], list[str]]:
     """Return host threads, the training thread first; Python frames get a track of their own below."""
     slice_categories = table.codes(_SLICE_CATEGORY[kind] for kind in SliceKind)
     call_categories = table.codes(_CALL_CATEGORY.get(kind, "call") for kind in CallKind)
@@ -218,7 +264,8 @@ def _thread_rows(trace: Trace, steps: Steps, table: NameTable) -> tuple[list[Row
         chosen = chosen[:MAX_THREADS]
     made = []
     for thread in chosen:
-        label = _thread_title(trace, thread, thread == training)
+        role = "training loop" if thread == training else "autograd engine" if host.autograd[thread] else ""
+        label = _thread_title(trace, thread, role)
         of_thread = trace.slices.thread == thread
         rows = np.flatnonzero(of_thread & ~python)
         calls = np.flatnonzero(trace.calls.thread == thread)
@@ -259,39 +306,52 @@ def _thread_rows(trace: Trace, steps: Steps, table: NameTable) -> tuple[list[Row
     return made, notes
 
 
-def _thread_title(trace: Trace, thread: int, is_training: bool) -> str:
+def _thread_title(trace: Trace, thread: int, role: str) -> str:
     known = trace.threads[thread]
-    name = known.name or ("training" if is_training else "")
-    return f"Thread {known.tid}" + (f" ({name})" if name else "")
+    # recordings often name a thread by its number again: "thread 850 (python3)"
+    name = re.sub(rf"^\s*thread {known.tid}\b\s*\(?|\)\s*$", "", known.name) if known.name else ""
+    about = ", ".join(part for part in (role, name) if part)
+    return f"Thread {known.tid}" + (f" ({about})" if about else "")
 
 
-def _step_windows(steps: Steps) -> list[tuple[int, int, str]]:
-    """Windows of the steady step of median length and of the longest step of all."""
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """A window to keep exact, and the share of the budget it may take."""
+
+    start: int
+    end: int
+    why: str
+    share: float
+
+
+def _wanted_windows(steps: Steps, highlights: Sequence[tuple[int, int, str]], limits: tuple[int, int]) -> list[_Window]:
+    """Windows by importance: the steady step of median length, the highlights with some room, the longest step."""
     length = steps.end_ns - steps.start_ns
-    if len(length) < 2:
-        return []
+    wanted = []
     steady = np.flatnonzero(steps.step_class == STEADY)
-    chosen = []
-    if len(steady):
+    if len(steps) > 1 and len(steady):
         median = int(steady[np.argsort(length[steady], kind="stable")[(len(steady) - 1) // 2]])
-        chosen.append((median, "median step"))
-    worst = int(length.argmax())
-    if not chosen or chosen[0][0] != worst:
-        chosen.append((worst, "longest step"))
-    return [(int(steps.start_ns[i]), int(steps.end_ns[i]), why) for i, why in chosen]
+        wanted.append(_Window(int(steps.start_ns[median]), int(steps.end_ns[median]), "median step", MEDIAN_STEP_SHARE))
+    for start, end, why in highlights:
+        room = end - start  # a reader sees what came before and after, too
+        wanted.append(_Window(max(start - room, limits[0]), min(end + room, limits[1]), why, HIGHLIGHT_SHARE))
+    if len(steps) > 1:
+        longest = int(length.argmax())
+        wanted.append(_Window(int(steps.start_ns[longest]), int(steps.end_ns[longest]), "longest step", 1.0))
+    return wanted
 
 
 def _detail_windows(
-    rows: Sequence[Row], wanted: Sequence[tuple[int, int, str]], max_slices: int
+    rows: Sequence[Row], wanted: Sequence[_Window], max_slices: int
 ) -> list[tuple[int, int, str, list[Row]]]:
     """Keep every slice of the wanted windows, in order, while they fit; one that does not is cut at its end."""
     made: list[tuple[int, int, str, list[Row]]] = []
     left = max_slices
-    for position, (start, end, why) in enumerate(wanted):
+    for window in wanted:
+        start, end, why = window.start, window.end, window.why
         if end <= start or any(s <= start and end <= e for s, e, _, _ in made):
             continue
-        # the first window may take half, so that a huge median step leaves room for the others
-        budget = left if position else max(left // 2, 1)
+        budget = min(left, int(window.share * max_slices))
         exact = [row.take((row.start < end) & (row.end > start)) for row in rows]
         starts = np.sort(np.concatenate([row.start for row in exact]))
         if len(starts) > budget:

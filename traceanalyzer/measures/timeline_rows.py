@@ -74,7 +74,10 @@ class Row:
         )
 
     def binned(self, bin_ns: int) -> Row:
-        """Merge neighbours shorter than a bin that begin in the same bin, on the same depth, of one category."""
+        """Merge neighbours of one depth that are shorter than a bin and begin in the same bin.
+
+        A merged slice is named and categorised after the longest it stands for.
+        """
         if bin_ns == 0:
             return self
         order = np.argsort(self.depth, kind="stable")
@@ -97,7 +100,7 @@ class Row:
             sorted_row.start[first],
             np.maximum.reduceat(sorted_row.end, first),
             sorted_row.name[named_by],
-            sorted_row.category[first],
+            sorted_row.category[named_by],
             sorted_row.depth[first],
             np.where(count == 1, sorted_row.link[first], -1),
         )
@@ -171,13 +174,7 @@ def _group_heads(row: Row, bin_ns: int) -> npt.NDArray[np.bool_]:
     if len(head) > 1:
         short = (row.end - row.start) < bin_ns
         place = row.start // bin_ns
-        head[1:] = ~(
-            short[1:]
-            & short[:-1]
-            & (place[1:] == place[:-1])
-            & (row.depth[1:] == row.depth[:-1])
-            & (row.category[1:] == row.category[:-1])
-        )
+        head[1:] = ~(short[1:] & short[:-1] & (place[1:] == place[:-1]) & (row.depth[1:] == row.depth[:-1]))
     return head
 
 

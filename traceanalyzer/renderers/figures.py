@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WIDTH_IN = 7.4
+WIDE_IN = 13.0
 HEIGHT_IN = 2.7
 MAX_BARS = 240
 MAX_POINTS = 400
@@ -100,7 +101,9 @@ def draw_figures(rank: RankReport, prefix: str = "") -> list[Figure]:
     return [figure for figure in made if figure is not None]
 
 
-def _render(key: str, prefix: str, description: str, paint: Callable[[Axes, _Colours], None]) -> str:
+def _render(
+    key: str, prefix: str, description: str, paint: Callable[[Axes, _Colours], None], width_in: float = WIDTH_IN
+) -> str:
     """Draw one pair of axes and return the ``<svg>`` element, dressed in CSS variables."""
     import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -119,7 +122,7 @@ def _render(key: str, prefix: str, description: str, paint: Callable[[Axes, _Col
         "grid.color": line,
     }
     with mpl.rc_context(settings):
-        canvas = Canvas(figsize=(WIDTH_IN, HEIGHT_IN), layout="constrained")
+        canvas = Canvas(figsize=(width_in, HEIGHT_IN), layout="constrained")
         FigureCanvasSVG(canvas)
         paint(canvas.add_subplot(), colours)
         buffer = io.BytesIO()
@@ -167,7 +170,7 @@ def _bars(axes: Axes, boxes: Sequence[tuple[float, float, float, float]], colour
     for left, width, bottom, height in boxes:
         right, top = left + width, bottom + height
         vertices += [(left, bottom), (left, top), (right, top), (right, bottom), (left, bottom)]
-        codes += [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY]
+        codes += [1, 2, 2, 2, 79]  # move, three lines, close
     if vertices:
         axes.add_patch(PathPatch(Path(vertices, codes), facecolor=colour, edgecolor="none", linewidth=0))
 
@@ -211,6 +214,8 @@ def _steps_figure(series: PerStep, prefix: str) -> Figure | None:
     scale, unit = _time_unit(max(series.window_ns))
 
     def paint(axes: Axes, colours: _Colours) -> None:
+        from matplotlib.ticker import MaxNLocator
+
         bottoms = [0.0] * len(bars)
         gap = 0.16 if len(bars) <= 60 else 0.0
         for variable, _, values in layers:
@@ -224,7 +229,7 @@ def _steps_figure(series: PerStep, prefix: str) -> Figure | None:
         axes.set_ylim(0, max(bottoms) * 1.04)
         axes.set_xlabel("step")
         axes.set_ylabel(f"time per step, {unit}")
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
     title = "Step times, by what the GPU did or waited for"
     note = f" Each bar is the mean of {per_bar} steps." if per_bar > 1 else ""
@@ -232,7 +237,7 @@ def _steps_figure(series: PerStep, prefix: str) -> Figure | None:
         "steps",
         title,
         f"One bar per step; its parts add up to the step.{note}",
-        _render("steps", prefix, title, paint),
+        _render("steps", prefix, title, paint, WIDE_IN),
         tuple((variable, label) for variable, label, _ in layers),
     )
 

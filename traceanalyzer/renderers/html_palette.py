@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from traceanalyzer.results.vocabulary import CAUSES, Cause
+from traceanalyzer.results.vocabulary import Cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +143,6 @@ CAUSE_MEANING: dict[str, str] = {
 }
 
 GROUP_OF: dict[str, Group] = {cause: group for group in GROUPS for cause in group.causes}
-
-
-def cause_order(cause: str) -> int:
-    """Sort key: the fixed order of causes; words of a later version come last."""
-    return CAUSES.index(Cause(cause)) if cause in GROUP_OF else len(CAUSES)
 
 
 def css_variables() -> tuple[str, str]:

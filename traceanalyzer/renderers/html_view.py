@@ -5,15 +5,15 @@ Nothing is measured here; sums over the windows shown are exact integers, so the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
 from dataclasses import dataclass
 
-from traceanalyzer.renderers.html_palette import BUSY, CAUSE_MEANING, GROUP_OF, GROUPS, OTHER_BUSY, cause_order
+from traceanalyzer.renderers.html_palette import BUSY, CAUSE_MEANING, GROUP_OF, GROUPS, OTHER_BUSY
 from traceanalyzer.renderers.text import cause_title, visible
 from traceanalyzer.results.analysis import Analysis, DeviceReport, RankReport
 from traceanalyzer.results.answer import answer, firing
 from traceanalyzer.results.finding import Evidence, Finding
-from traceanalyzer.results.vocabulary import PHASES, Basis, FindingKind, Phase, StepClass
+from traceanalyzer.results.vocabulary import PHASES, Basis, FindingKind, StepClass
 from traceanalyzer.units import format_ns, format_share
 
 SHOWN_EVIDENCE = 24
@@ -280,7 +280,7 @@ def _moment(evidence: Evidence, rank: RankReport | None) -> str:
         for i, (start, length) in enumerate(zip(series.start_ns, series.window_ns, strict=True)):
             if start <= evidence.start_ns < start + length:
                 name = visible(rank.steps.name[i]) if i < len(rank.steps.name) else f"step {i}"
-                return f"{name}, {format_ns(evidence.start_ns - start)} in"
+                return f"{name} + {format_ns(evidence.start_ns - start)}"
     return f"at {format_ns(evidence.start_ns)}"
 
 
@@ -302,12 +302,12 @@ def matrix(rank: RankReport) -> Matrix | None:
     cells = {key: ns for key, ns in cells.items() if ns}
     if not cells:
         return None
-    causes = sorted(
-        {cause for cause, _ in cells}, key=lambda cause: -sum(n for (c, _), n in cells.items() if c == cause)
-    )
-    phases = sorted(
-        {phase for _, phase in cells}, key=lambda phase: PHASES.index(Phase(phase)) if phase in {*PHASES} else 99
-    )
+    by_cause: Counter[str] = Counter()
+    for (cause, _), ns in cells.items():
+        by_cause[cause] += ns
+    causes = [cause for cause, _ in by_cause.most_common()]
+    order = [str(phase) for phase in PHASES]
+    phases = sorted({phase for _, phase in cells}, key=lambda name: order.index(name) if name in order else len(order))
     largest = max(cells.values())
     rows = []
     for cause in causes:
@@ -360,9 +360,10 @@ def step_rows(rank: RankReport) -> list[StepRow]:
     return rows
 
 
-def sorted_causes(causes: Iterable[str]) -> list[str]:
-    """Sort causes in the fixed order."""
-    return sorted(causes, key=cause_order)
+def exact_windows(rank: RankReport) -> list[str]:
+    """Name the windows in which the timeline keeps every event, each kind once."""
+    counts = Counter(visible(detail.why) for detail in rank.timeline.details)
+    return [why if count == 1 else f"{why} ({count} windows)" for why, count in counts.items()]
 
 
 def capital(text: str) -> str:

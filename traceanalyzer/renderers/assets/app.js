@@ -163,7 +163,8 @@ class Timeline {
 
   resize() {
     const width = this.frame.clientWidth;
-    const height = Math.min(this.frame.clientHeight, Math.max(this.tall, 120));
+    this.frame.style.maxHeight = `${Math.max(this.tall + 10, 140)}px`;
+    const height = this.frame.clientHeight;
     const ratio = window.devicePixelRatio || 1;
     this.canvas.width = Math.round(width * ratio);
     this.canvas.height = Math.round(height * ratio);
