@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import AUTOGRAD, TraceBuilder
-from traceanalyzer.measures.range_projection import idle_inside, project_ranges, sum_ranges
+from traceanalyzer.measures.device_timeline import measure_device_timelines
+from traceanalyzer.measures.range_projection import idle_inside, project_ranges, report_ranges, sum_ranges
 from traceanalyzer.model.trace import Trace
 
 
@@ -72,6 +73,17 @@ def test_sums_keep_domains_apart_and_order_by_host_time() -> None:
         8_000,
     )
     assert (log.name, log.count, log.time_ns, log.projected_count, log.projected_ns) == ("log", 1, 10_000, 0, 0)
+
+
+def test_the_report_states_idle_inside_projections() -> None:
+    trace = TraceBuilder()
+    trace.annotation("step", 0, 100)
+    trace.kernel("a", 20, 30, launch=(10, 12))
+    trace.kernel("b", 70, 90, launch=(60, 62))
+    built = trace.build()
+    (step,) = report_ranges(built, measure_device_timelines(built))
+    assert (step.name, step.domain, step.count, step.activities) == ("step", "", 1, 2)
+    assert (step.time_ns, step.projected_ns, step.projected_idle_ns) == (100_000, 70_000, 40_000)
 
 
 def test_a_trace_without_ranges_has_no_projections() -> None:
