@@ -1,1 +1,1 @@
-"""Tests of the measures."""
+"""Tests of the measures package."""

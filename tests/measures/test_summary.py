@@ -79,7 +79,7 @@ def test_recording_without_gpu_activity_has_no_devices_and_says_so() -> None:
     report = _summarise(builder.build())
     assert report.devices == []
     assert report.integrity.verdict == "complete"
-    assert report.integrity.notes == ["The recording holds no GPU activity."]
+    assert report.integrity.notes == ["no GPU activity in this recording"]
 
 
 def test_launches_without_any_gpu_activity_make_it_unusable() -> None:

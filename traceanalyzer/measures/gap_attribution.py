@@ -164,7 +164,7 @@ def _attribute_device(
             end = np.concatenate((end, steps.end_ns[-1:]))
             gap = np.concatenate((gap, np.array([-1], dtype=np.int64)))
     links = link_gaps(trace, device, start, end, steps.thread)
-    gaps = np.column_stack(
+    gaps: IntArray = np.column_stack(
         (
             start,
             end,
@@ -178,7 +178,7 @@ def _attribute_device(
             links.call,
             gap,
         )
-    )
+    ).astype(np.int64, copy=False)
     columns = _columns(steps, host, tables, gaps)
     return columns, np.full(len(columns[0]), device.device_id, dtype=np.int32)
 

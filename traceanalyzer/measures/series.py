@@ -43,12 +43,15 @@ def _gap_histogram(idle: IdleLedger) -> dict[str, Histogram]:
     inside = np.flatnonzero(idle.in_span == 1)
     if not len(inside):
         return {}
-    columns = (idle.cause[inside], idle.gap[inside], idle.device[inside])
-    order = np.lexsort(columns)
-    keys = np.stack([column[order].astype(np.int64) for column in columns])
-    first = np.flatnonzero(np.concatenate(([True], (keys[:, 1:] != keys[:, :-1]).any(axis=0))))
+    gap, device = idle.gap[inside], idle.device[inside]
+    # pieces are in time order per device, so those of one gap are neighbours
+    number = np.cumsum(np.concatenate(([0], (gap[1:] != gap[:-1]) | (device[1:] != device[:-1]))))
+    key = number * len(CAUSES) + idle.cause[inside]
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    first = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
     taken = np.add.reduceat(idle.duration_ns[inside][order], first)
-    cause = keys[0][first]
+    cause = key[first] % len(CAUSES)
     edges = list(EDGES_NS)
     if int(taken.max()) >= edges[-1]:
         edges.append(int(taken.max()) + 1)
