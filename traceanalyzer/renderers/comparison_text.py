@@ -14,6 +14,7 @@ _MARK = {
     Verdict.NO_CHANGE: "no change",
     Verdict.INCONCLUSIVE: "inconclusive",
 }
+_MET = {True: "met", False: "broken", None: "not measurable"}
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&])")
 # control, bidirectional-override and line-separator characters change what a reader sees, so they are spelled out
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
@@ -69,10 +70,7 @@ def render_markdown(comparison: Comparison) -> str:
             lines.append(f"| … and {len(shown) - 12} more | | | | |")
         lines.append("")
     lines += [f"- {escape_markdown(n)}" for n in [comparison.host.note, *comparison.notes]]
-    lines += [
-        f"- budget {escape_markdown(b.expression)}: {'met' if b.met else 'broken' if b.met is False else 'not measurable'}"
-        for b in comparison.budgets
-    ]
+    lines += [f"- budget {escape_markdown(b.expression)}: {_MET[b.met]}" for b in comparison.budgets]
     rest = [t for t in comparison.tests if t not in shown and t not in primaries]
     if rest:
         lines += ["", "<details><summary>Every other test</summary>", ""]
