@@ -21,7 +21,6 @@ from traceanalyzer.results.analysis import Analysis, Tool
 from traceanalyzer.results.comparison import (
     BudgetCheck,
     Comparison,
-    Difference,
     Family,
     HostFactor,
     Side,
@@ -45,24 +44,36 @@ def compare_documents(
     candidate: Sequence[tuple[str, Analysis]],
     options: CompareOptions | None = None,
 ) -> Comparison:
-    """Compare two sets of runs.
+    """Compare two sets of Analysis documents; see ``compare_runs``.
 
     Args:
         base: Label and document of each base run.
         candidate: Label and document of each candidate run.
+        options: Floors, gates, budgets.
+    """
+    return compare_runs(
+        [load_run(a, label) for label, a in base], [load_run(a, label) for label, a in candidate], options
+    )
+
+
+def compare_runs(base: list[Run], candidate: list[Run], options: CompareOptions | None = None) -> Comparison:
+    """Compare two sets of runs.
+
+    Args:
+        base: Base runs.
+        candidate: Candidate runs.
         options: Floors, gates, budgets.
 
     Returns:
         The document. Its verdict is *regression* as soon as one deciding test finds one.
 
     Raises:
-        UsageError: A side is empty, holds no GPU activity or no steady steps, or hardware or configuration differ
-            and that was not allowed.
+        UsageError: A side is empty, or hardware or configuration differ and that was not allowed.
     """
     options = options or CompareOptions()
     if not base or not candidate:
         raise UsageError("compare: needs at least one base and one candidate run")
-    differences, notes = find_differences([a for _, a in base], [a for _, a in candidate])
+    differences, notes = find_differences(base, candidate)
     stopping = [d for d in differences if d.stops]
     if stopping and not options.allow_different:
         listed = "; ".join(f"{d.setting}: {d.base} → {d.candidate}" for d in stopping)
@@ -70,25 +81,6 @@ def compare_documents(
             f"compare: the two sides were not recorded alike ({listed}); "
             "record them alike, or pass --allow-different to compare all the same"
         )
-    return compare_runs(
-        [load_run(a, label) for label, a in base],
-        [load_run(a, label) for label, a in candidate],
-        options,
-        differences=differences,
-        notes=notes,
-    )
-
-
-def compare_runs(
-    base: list[Run],
-    candidate: list[Run],
-    options: CompareOptions | None = None,
-    *,
-    differences: Sequence[Difference] = (),
-    notes: Sequence[str] = (),
-) -> Comparison:
-    """Compare runs already taken from their documents; see ``compare_documents``."""
-    options = options or CompareOptions()
     aligned = align_positions(base + candidate)
     base, candidate = aligned[: len(base)], aligned[len(base) :]
     base_hosts, candidate_hosts, used = log_host_factors(base, candidate)
@@ -111,10 +103,9 @@ def compare_runs(
     deciding = [t for t in tests if _decides(t, options.gated)]
     budgets = [_check_budget(b, candidate) for b in options.budgets]
     verdict = _overall(deciding, host, budgets)
-    all_notes = list(notes)
     fewest = min(r.steps for r in base + candidate)
     if fewest < WANTED_STEPS:
-        all_notes.append(
+        notes.append(
             f"{fewest} steady steps on the shortest run; {WANTED_STEPS} or more are wanted for idle time and positions."
         )
     return Comparison(
@@ -123,11 +114,11 @@ def compare_runs(
         summary=_summary(verdict, deciding, host, budgets),
         base=_side(base),
         candidate=_side(candidate),
-        differences=list(differences),
+        differences=differences,
         host=host,
         tests=tests,
         budgets=budgets,
-        notes=all_notes,
+        notes=notes,
     )
 
 
@@ -201,11 +192,11 @@ def _budget_value(budget: Budget, candidate: list[Run]) -> float | None:
             np.mean([100 * (r.in_step_idle_ns + r.boundary_idle_ns).sum() / r.step_ns.sum() for r in candidate])
         )
     if name == "h2d_overlap":
-        time = sum(r.document.copies.h2d.time_ns for r in candidate)
-        overlapped = sum(r.document.copies.h2d.overlapped_ns for r in candidate)
+        time = sum(r.h2d_time_ns for r in candidate)
+        overlapped = sum(r.h2d_overlapped_ns for r in candidate)
         return 100 * overlapped / time if time else None
     if name == "peak_reserved_bytes":
-        peaks = [r.document.allocator.peak_reserved_bytes for r in candidate]
+        peaks = [r.peak_reserved_bytes for r in candidate]
         known = [p for p in peaks if p is not None]
         return float(max(known)) if known else None
     counters = {n for r in candidate for n in r.counters}

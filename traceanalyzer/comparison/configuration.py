@@ -6,21 +6,21 @@ from collections.abc import Iterable
 
 import msgspec
 
-from traceanalyzer.results.analysis import Analysis
+from traceanalyzer.comparison.samples import Run
 from traceanalyzer.results.comparison import Difference
 
 # settings under which two runs are not the same experiment
 STOPPING = ("gpu", "batch", "imgsz", "workers", "model", "amp", "torch", "driver", "cuda", "pin_memory")
 
 
-def find_differences(base: list[Analysis], candidate: list[Analysis]) -> tuple[list[Difference], list[str]]:
+def find_differences(base: list[Run], candidate: list[Run]) -> tuple[list[Difference], list[str]]:
     """List the settings that differ between the sides.
 
     A setting unknown on one side is noted and does not stop the comparison.
 
     Args:
-        base: Base documents.
-        candidate: Candidate documents.
+        base: Base runs.
+        candidate: Candidate runs.
 
     Returns:
         Differences, and notes for the reader.
@@ -49,7 +49,7 @@ def find_differences(base: list[Analysis], candidate: list[Analysis]) -> tuple[l
     if unknown:
         notes.append(f"Known on one side only, so not compared: {', '.join(unknown)}.")
     for label, left_values, right_values, stops in (
-        ("recording format", _formats(base), _formats(candidate), True),
+        ("recording format", {a.format for a in base}, {a.format for a in candidate}, True),
         (
             "recorded with stacks",
             {a.recorded_with.stacks for a in base},
@@ -68,18 +68,13 @@ def find_differences(base: list[Analysis], candidate: list[Analysis]) -> tuple[l
             {a.recorded_with.shapes for a in candidate},
             False,
         ),
-        ("ranks", {len(a.ranks) for a in base}, {len(a.ranks) for a in candidate}, True),
+        ("ranks", {a.ranks for a in base}, {a.ranks for a in candidate}, True),
     ):
         if left_values != right_values:
             differences.append(
                 Difference(setting=label, base=_text(left_values), candidate=_text(right_values), stops=stops)
             )
     return differences, notes
-
-
-def _formats(documents: list[Analysis]) -> set[str]:
-    # the export formats of one profiler hold the same events
-    return {"nsys" if i.format.startswith("nsys") else i.format for a in documents for i in a.inputs}
 
 
 def _text(values: Iterable[object]) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceanalyzer.errors import UsageError
-from traceanalyzer.results.analysis import Analysis, RankReport
+from traceanalyzer.results.analysis import Analysis, Configuration, RecordedWith
 from traceanalyzer.results.vocabulary import StepClass
 
 FloatArray = npt.NDArray[np.float64]
@@ -37,7 +37,13 @@ class Run:
         position_names: Activity name per position of the modal step.
         interval_ns: Host interval per step and position; NaN where absent.
         launch_call_ns: Launch-call time per step and position; NaN where absent.
-        document: The rank's report.
+        h2d_time_ns: Σ durations of the H2D copies of the whole recording.
+        h2d_overlapped_ns: Part of it under kernels.
+        peak_reserved_bytes: Peak of the allocator's reserved memory, or None.
+        configuration: Settings of the recorded run.
+        recorded_with: Options of the profiler.
+        format: Reader name; the export formats of Nsight Systems count as one, ``nsys``.
+        ranks: Ranks in the document.
     """
 
     label: str
@@ -57,7 +63,13 @@ class Run:
     position_names: tuple[str, ...]
     interval_ns: FloatArray
     launch_call_ns: FloatArray
-    document: RankReport
+    h2d_time_ns: int
+    h2d_overlapped_ns: int
+    peak_reserved_bytes: int | None
+    configuration: Configuration
+    recorded_with: RecordedWith
+    format: str
+    ranks: int
 
 
 def load_run(analysis: Analysis, label: str) -> Run:
@@ -103,7 +115,13 @@ def load_run(analysis: Analysis, label: str) -> Run:
         position_names=tuple(rank.positions.name),
         interval_ns=_matrix(rank.positions.interval_ns, len(rank.positions.name)),
         launch_call_ns=_matrix(rank.positions.launch_call_ns, len(rank.positions.name)),
-        document=rank,
+        h2d_time_ns=rank.copies.h2d.time_ns,
+        h2d_overlapped_ns=rank.copies.h2d.overlapped_ns,
+        peak_reserved_bytes=rank.allocator.peak_reserved_bytes,
+        configuration=analysis.configuration,
+        recorded_with=analysis.recorded_with,
+        format=_format(analysis),
+        ranks=len(analysis.ranks),
     )
 
 
@@ -165,3 +183,9 @@ def _matrix(columns: list[list[int | None]], positions: int) -> FloatArray:
     if not positions or not columns:
         return np.empty((0, 0), dtype=np.float64)
     return np.array(columns, dtype=np.float64).T
+
+
+def _format(analysis: Analysis) -> str:
+    # the export formats of one profiler hold the same events
+    names = sorted({"nsys" if i.format.startswith("nsys") else i.format for i in analysis.inputs})
+    return "+".join(names)
