@@ -11,7 +11,7 @@ from traceanalyzer import __version__
 from traceanalyzer.comparison.configuration import find_differences
 from traceanalyzer.comparison.counters import compare_counters
 from traceanalyzer.comparison.host import describe_host, log_host_factors
-from traceanalyzer.comparison.metrics import compare_metrics, idle_by_cause, series_of
+from traceanalyzer.comparison.metrics import compare_causes, compare_metrics, series_of
 from traceanalyzer.comparison.options import METRICS, WANTED_STEPS, Budget, CompareOptions
 from traceanalyzer.comparison.positions import compare_families, compare_positions, compare_spikes
 from traceanalyzer.comparison.samples import Run, align_positions, load_run
@@ -32,6 +32,7 @@ _ORDER = {Verdict.REGRESSION: 0, Verdict.IMPROVEMENT: 1, Verdict.INCONCLUSIVE: 2
 _FAMILY_ORDER = {family: index for index, family in enumerate(Family)}
 _GATE_OF = {
     Family.COUNTER: "counters",
+    Family.CAUSE: "idle_causes",
     Family.KERNEL_FAMILY: "kernel_families",
     Family.POSITION: "positions",
     Family.SPIKE: "spikes",
@@ -97,7 +98,7 @@ def compare_runs(base: list[Run], candidate: list[Run], options: CompareOptions 
         *compare_families(base, candidate),
         *compare_positions(base, candidate),
         *compare_spikes(base, candidate),
-        *idle_by_cause(base, candidate),
+        *compare_causes(base, candidate),
     ]
     tests.sort(key=_importance)
     deciding = [t for t in tests if _decides(t, options.gated)]

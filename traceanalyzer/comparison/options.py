@@ -93,7 +93,9 @@ class CompareOptions:
     allow_different: bool = False
 
 
-GATE_NAMES = frozenset({m.name for m in METRICS} | {"counters", "kernel_families", "positions", "spikes"})
+GATE_NAMES = frozenset(
+    {m.name for m in METRICS} | {"counters", "idle_causes", "kernel_families", "positions", "spikes"}
+)
 
 
 def parse_gates(expressions: Iterable[str]) -> tuple[tuple[Metric, ...], frozenset[str] | None]:

@@ -15,7 +15,13 @@ from traceanalyzer.comparison.options import (
     SPIKE_FLOOR_NS,
 )
 from traceanalyzer.comparison.samples import FloatArray, Run
-from traceanalyzer.comparison.statistics import ALPHA, fisher_greater, holm, mann_whitney_greater
+from traceanalyzer.comparison.statistics import (
+    ALPHA,
+    MIN_AUTOCORRELATION_STEPS,
+    fisher_greater,
+    holm,
+    mann_whitney_greater,
+)
 from traceanalyzer.results.comparison import Family, Test, Verdict
 from traceanalyzer.units import format_ns
 
@@ -52,8 +58,8 @@ def compare_positions(base: list[Run], candidate: list[Run]) -> list[Test]:
     columns = np.flatnonzero(present)
     if not len(columns):
         return []
-    u, p_worse = mann_whitney_greater(before[:, columns], after[:, columns])
-    _, p_better = mann_whitney_greater(after[:, columns], before[:, columns])
+    u, p_worse = mann_whitney_greater(before[:, columns], after[:, columns], MIN_AUTOCORRELATION_STEPS)
+    _, p_better = mann_whitney_greater(after[:, columns], before[:, columns], MIN_AUTOCORRELATION_STEPS)
     adjusted_worse, adjusted_better = holm(p_worse), holm(p_better)
     change = median_after[columns] - median_before[columns]
     scale = np.maximum(np.abs(median_before[columns]), 1.0)

@@ -159,12 +159,16 @@ def holm(p_values: FloatArray) -> FloatArray:
     return adjusted
 
 
-def mann_whitney_greater(base: FloatArray, candidate: FloatArray) -> tuple[FloatArray, FloatArray]:
+def mann_whitney_greater(
+    base: FloatArray, candidate: FloatArray, autocorrelation_steps: float = 1.0
+) -> tuple[FloatArray, FloatArray]:
     """One-sided Mann–Whitney test per column, normal approximation with ties and continuity correction.
 
     Args:
         base: steps × columns, NaN where absent.
         candidate: steps × columns.
+        autocorrelation_steps: Steps per independent sample; neighbouring steps of one run resemble each other, and
+            counting each as independent evidence raises false alarms.
 
     Returns:
         U statistics of the candidate and p of "candidate is larger", one per column; p is 1 where a side is empty.
@@ -181,7 +185,7 @@ def mann_whitney_greater(base: FloatArray, candidate: FloatArray) -> tuple[Float
     with np.errstate(divide="ignore", invalid="ignore"):
         variance = n_base * n_candidate / 12 * ((n + 1) - tie_sum / (n * (n - 1)))
         z = (u - mean - 0.5) / np.sqrt(variance)
-    p = special.ndtr(-z)
+    p = special.ndtr(-z / math.sqrt(autocorrelation_steps))
     usable = (n_base > 0) & (n_candidate > 0) & (variance > 0)
     return u, np.where(usable, p, 1.0)
 

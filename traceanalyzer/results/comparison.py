@@ -25,6 +25,7 @@ class Family(StrEnum):
 
     COUNTER = "counter"
     PRIMARY = "primary"
+    CAUSE = "idle cause"
     KERNEL_FAMILY = "kernel family"
     POSITION = "position"
     SPIKE = "spike"
