@@ -9,9 +9,7 @@ from traceanalyzer.recording.schedule import Schedule, Stage
 
 
 def test_every_step_gets_the_stage_of_its_place_in_the_order() -> None:
-    schedule = Schedule(
-        skip=1, warm_up=2, unprofiled=3, profiler_warm_up=1, recorded=2, settle=1, unprofiled_after=2
-    )
+    schedule = Schedule(skip=1, warm_up=2, unprofiled=3, profiler_warm_up=1, recorded=2, settle=1, unprofiled_after=2)
     assert [schedule.stage_of(step).value for step in range(13)] == [
         "skip", "warm_up", "warm_up", "unprofiled", "unprofiled", "unprofiled", "profiler_warm_up", "recorded",
         "recorded", "settle", "unprofiled_after", "unprofiled_after", "done",

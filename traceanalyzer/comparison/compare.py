@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from traceanalyzer import __version__
 from traceanalyzer.comparison.configuration import find_differences
 from traceanalyzer.comparison.counters import compare_counters
 from traceanalyzer.comparison.host import describe_host, log_host_factors
@@ -44,6 +43,7 @@ def compare_documents(
     base: Sequence[tuple[str, Analysis]],
     candidate: Sequence[tuple[str, Analysis]],
     options: CompareOptions | None = None,
+    tool: Tool | None = None,
 ) -> Comparison:
     """Compare two sets of Analysis documents; see ``compare_runs``.
 
@@ -51,19 +51,25 @@ def compare_documents(
         base: Label and document of each base run.
         candidate: Label and document of each candidate run.
         options: Floors, gates, budgets.
+        tool: Program named in the document; by default the one that made the candidate's document.
     """
+    if tool is None and candidate:
+        tool = candidate[0][1].tool
     return compare_runs(
-        [load_run(a, label) for label, a in base], [load_run(a, label) for label, a in candidate], options
+        [load_run(a, label) for label, a in base], [load_run(a, label) for label, a in candidate], options, tool
     )
 
 
-def compare_runs(base: list[Run], candidate: list[Run], options: CompareOptions | None = None) -> Comparison:
+def compare_runs(
+    base: list[Run], candidate: list[Run], options: CompareOptions | None = None, tool: Tool | None = None
+) -> Comparison:
     """Compare two sets of runs.
 
     Args:
         base: Base runs.
         candidate: Candidate runs.
         options: Floors, gates, budgets.
+        tool: Program named in the document.
 
     Returns:
         The document. Its verdict is *regression* as soon as one deciding test finds one.
@@ -110,7 +116,7 @@ def compare_runs(base: list[Run], candidate: list[Run], options: CompareOptions 
             f"{fewest} steady steps on the shortest run; {WANTED_STEPS} or more are wanted for idle time and positions."
         )
     return Comparison(
-        tool=Tool(version=__version__),
+        tool=tool or Tool(version=""),
         verdict=verdict,
         summary=_summary(verdict, deciding, host, budgets),
         base=_side(base),
