@@ -134,6 +134,28 @@ def _end(text: str, i: int) -> int:
     return text.index(mark) + len(mark)
 
 
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_whatever_is_done_to_a_few_bytes_most_events_survive(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    text = bytearray(
+        json.dumps({"schemaVersion": 1, "traceEvents": kernels(60), "deviceProperties": [{"id": 0}]}).encode()
+    )
+    first = text.index(b"[") + 1
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(first, len(text) - 1))
+        gone = data.draw(st.integers(0, 40))
+        text[place : place + gone] = data.draw(
+            st.binary(max_size=12) | st.sampled_from([b"[", b"]}", b'{"ph"', b'"', b"\\"])
+        )
+    path = tmp_path_factory.mktemp("t") / "trace.json"
+    path.write_bytes(bytes(text))
+    trace = open_recording(path).traces[0]
+    # each of three spots touches at most two events; an opened list or string may take its neighbour too
+    assert len(trace.activities) + sum(entry.count for entry in trace.integrity.dropped.values()) >= 40
+
+
 def test_a_missing_closing_bracket_is_a_truncation_that_lost_nothing_known(tmp_path: Path) -> None:
     trace = read_text(tmp_path, json.dumps({"traceEvents": kernels(5)})[:-2])
     assert len(trace.activities) == 5

@@ -183,16 +183,16 @@ def test_progress_ends_at_the_size_of_the_file(tmp_path: Path) -> None:
 
 
 def test_memory_stays_near_the_size_of_the_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Stream.read, "__defaults__", (1 << 20,))
+    monkeypatch.setattr(Stream.read, "__defaults__", (256 << 10,))
     operator = json.dumps(
         span("cpu_op", "aten::add", 12345.678, 1.5, **{"External id": 1, "Ev Idx": 7, "a" * 40: "b" * 40})
     )
     path = tmp_path / "trace.json"
-    path.write_text('{"traceEvents": [' + ",\n".join([operator] * 100_000) + "]}")
+    path.write_text('{"traceEvents": [' + ",\n".join([operator] * 30_000) + "]}")
     tracemalloc.start()
     trace = open_recording(path).traces[0]
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     columns = sum(values.nbytes for values in trace.slices.columns().values())
-    block = 20 << 20  # one block of text and its decoded events
+    block = 6 << 20  # one block of text and its decoded events
     assert peak < 3 * columns + block

@@ -78,12 +78,11 @@ IGNORED_CATEGORIES = frozenset(
 
 # the exporter of torch.autograd.profiler has no categories; its process tells host from device
 _LEGACY_HOST, _LEGACY_DEVICE = "CPU functions", "CUDA functions"
-# torch 1.x files them under Operator
-_ANNOTATION_NAME = re.compile(r"ProfilerStep#|enumerate\(DataLoader\)#|Optimizer\.(?:step|zero_grad)#")
-_COLLECTION_NAMES = frozenset({"Python GC", "gc"})
 _MODULE_LOAD = re.compile(r"lazy (?:function|module) loading", re.IGNORECASE)
 _MEMORY_NAME = "[memory]"
 _TEXT_NUMBER = re.compile(rb'"(?:ts|dur)"\s*:\s*"')
+_TEXT_NUMBER_WINDOW = 1 << 16  # an exporter that writes times as text writes all of them so
+_SHAPES_KEY = b'"Input Dims"'
 _WAIT_KINDS = {
     "stream sync": WaitKind.STREAM,
     "stream synchronize": WaitKind.STREAM,
@@ -231,6 +230,7 @@ class MsgspecParser:
         self.names = Codes()
         self.threads = Codes()
         self._integrity = integrity
+        self._has_shapes = False
         self._decoder = msgspec.json.Decoder(list[_Event], float_hook=str)
 
     def parse(self, events: bytes) -> Columns:
@@ -239,8 +239,9 @@ class MsgspecParser:
             decoded = self._decoder.decode(events)
         except msgspec.MsgspecError as error:
             raise ValueError(str(error)) from error
-        if _TEXT_NUMBER.search(events):
+        if _TEXT_NUMBER.search(events, 0, _TEXT_NUMBER_WINDOW):
             self._integrity.note("some times are written as text; they were read as numbers")
+        self._has_shapes = _SHAPES_KEY in events
         columns = Columns(count=len(decoded))
         if decoded:
             columns.first_ns, columns.last_ns = _edges(decoded)
@@ -365,13 +366,8 @@ class MsgspecParser:
             args = [event.args or _NO_ARGS for event in events]
             rows["stack_parent"] = integers([arg.python_parent for arg in args])
             rows["stack_id"] = integers([arg.python_id for arg in args])
-            collections = [event.name in _COLLECTION_NAMES for event in events]
-            rows["kind"][np.array(collections)] = SliceKind.GARBAGE_COLLECTION
-        else:
+        elif self._has_shapes:
             rows["shapes"] = self._shapes(events)
-            if kind == SliceKind.OPERATOR:
-                match = _ANNOTATION_NAME.match
-                rows["kind"][np.array([match(event.name) is not None for event in events])] = SliceKind.ANNOTATION
         columns.slices = _append(columns.slices, Slices.build(**rows))
 
     def _shapes(self, events: list[_Event]) -> CodeArray:

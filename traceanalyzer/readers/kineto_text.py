@@ -33,6 +33,8 @@ _EVENT_START = re.compile(_KEY)
 _SEPARATOR = re.compile(rb"[\s,]*")
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*(?=\S)')
 _EVENT_THEN_END = re.compile(rb'\}(?=\s*\]\s*(?:,\s*"|\}\s*$|$))')
+_BRACKET_THEN_MEMBER = re.compile(rb'\]\s*,\s*"')
+_LAST_BRACKETS = re.compile(rb"\][\s,}]*$")
 _LAST_WINDOW = 1 << 16
 _MAX_PREAMBLE_BYTES = 256 << 20
 _MAX_EVENT_BYTES = 64 << 20
@@ -186,7 +188,7 @@ class TraceText:
         position = low
         in_list = True  # a closing bracket here closes the list, not something inside a broken event
         while (position := _after_separator(text, position)) < high:
-            if text[position : position + 1] == b"]" and in_list:
+            if in_list and self._closes_list(text, position, is_final=is_final):
                 return _Step(tail_from=position + 1)
             event: dict[str, Any] | None = None
             problem = ""
@@ -225,6 +227,14 @@ class TraceText:
                 yield self.parser.parse(b"[" + event_text(event) + b"]")
             position = end
         return _Step(done=max(position, high))
+
+    def _closes_list(self, text: bytes, position: int, *, is_final: bool) -> bool:
+        """Say whether a bracket closes the list of events, and not something inside a broken one."""
+        if text[position : position + 1] != b"]":
+            return False
+        if is_final and (self._is_array or _LAST_BRACKETS.match(text, position)):
+            return True
+        return _BRACKET_THEN_MEMBER.match(text, position) is not None
 
     def _read_tail(self, text: bytes) -> None:
         """Read the members behind the list of events."""
