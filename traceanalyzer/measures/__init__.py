@@ -12,6 +12,7 @@ from traceanalyzer.measures.allocator import Allocator, measure_allocator
 from traceanalyzer.measures.communication import Communication, measure_communication
 from traceanalyzer.measures.copies import Copies, measure_copies
 from traceanalyzer.measures.device_timeline import DeviceTimeline, measure_device_timelines
+from traceanalyzer.measures.facts import Facts
 from traceanalyzer.measures.gap_attribution import IdleLedger, attribute_idle
 from traceanalyzer.measures.host_nesting import HostNesting, nest_host
 from traceanalyzer.measures.host_timeline import HostTimeline, flatten_host
@@ -73,6 +74,11 @@ class Measures:
     def name(self, code: int) -> str:
         """Text of a name code; empty for -1."""
         return self._trace.names[code] if code >= 0 else ""
+
+    @cached_property
+    def facts(self) -> Facts:
+        """Names, spans and numbers of single rows."""
+        return Facts(self._trace)
 
     @cached_property
     def steps(self) -> Steps:

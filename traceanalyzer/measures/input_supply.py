@@ -120,4 +120,6 @@ def _inside(trace: Trace, rows: IntArray, outer: IntArray) -> np.ndarray[tuple[i
 def _worker_processes(trace: Trace) -> int | None:
     """Count the loader's worker processes by the thread names an Nsight recording of the process tree holds."""
     workers = {thread.pid for thread in trace.threads if _WORKER_THREAD.search(thread.name)}
-    return len(workers) or None
+    # an Nsight reader that saw the list of processes states their number, even when it is 0
+    stated = trace.metadata.get("loader_workers")
+    return len(workers) or (int(stated) if stated is not None else None)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from traceanalyzer.errors import TraceFormatError
 from traceanalyzer.model.trace import Recording
-from traceanalyzer.readers import kineto
+from traceanalyzer.readers import kineto, nsys_arrow, nsys_rep, nsys_sqlite
 from traceanalyzer.readers.base import Progress, Reader
 from traceanalyzer.readers.files import check_regular, compression, read_head
 
-READERS: tuple[Reader, ...] = (kineto,)
+READERS: tuple[Reader, ...] = (kineto, nsys_sqlite, nsys_arrow, nsys_rep)
 
 _SUPPORTED = "give a PyTorch-profiler trace or an Nsight Systems export (.sqlite, parquetdir, arrowdir)"
 # what people hand over by mistake, by first bytes

@@ -161,7 +161,8 @@ def describe_workers(
         codes, texts = table.texts("name")
         pairs = zip(table.integers("globalPid").tolist(), codes.tolist(), strict=True)
         workers = {pid for pid, code in pairs if code >= 0 and texts[code].startswith("pt_data_worker")}
-    facts: dict[str, str] = {"loader_workers": str(len(workers))} if workers else {}
+    # a process list without workers says that there were none: nsys lists forked children it does not trace, too
+    facts: dict[str, str] = {"loader_workers": str(len(workers))} if table is not None else {}
     elsewhere = sum(int((~np.isin(process_of(threads), processes)).sum()) for _, threads in rows.ranges)
     if elsewhere:
         decoder.integrity.note(f"{elsewhere} NVTX ranges belong to processes without GPU activity and are left out.")

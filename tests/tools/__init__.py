@@ -1,0 +1,1 @@
+"""Tools that make test data and reports; not part of the package."""
