@@ -1,12 +1,16 @@
-"""Steps, device timelines and idle ledgers written by hand or in the plainest way, so that each measure is tested alone."""
+"""Steps, device timelines and idle ledgers written by hand or in the plainest way: each measure is tested alone."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
+from tests import slow_kineto
 from tests.builders import ns
+from tests.shared_data import shared
 from traceanalyzer.measures.device_timeline import DeviceTimeline
 from traceanalyzer.measures.gap_attribution import IdleLedger
 from traceanalyzer.measures.kernel_names import is_communication
@@ -15,6 +19,12 @@ from traceanalyzer.model.schema import ActivityKind, IntArray
 from traceanalyzer.model.trace import Trace
 from traceanalyzer.results.analysis import Gaps
 from traceanalyzer.results.vocabulary import CAUSE_CODE, PHASE_CODE, Cause, Phase, StepSource
+
+
+@lru_cache(maxsize=3)
+def recording(relative: str) -> Trace:
+    """Read a shared Kineto recording slowly, once for several tests; skips where it is absent."""
+    return slow_kineto.read(shared(relative))
 
 
 def steps_of(*windows: tuple[float, float] | tuple[float, float, float], classes: Sequence[int] | None = None) -> Steps:
@@ -89,7 +99,7 @@ def devices_of(trace: Trace) -> tuple[DeviceTimeline, ...]:
             collective = kind == ActivityKind.KERNEL and is_communication(trace.names[activities.name[row]])
             (communication if collective else compute).append(interval)
         busy, work = union(everything), union(compute)
-        gaps = [(a[1], b[0]) for a, b in zip(busy, busy[1:], strict=False)]
+        gaps = [(a[1], b[0]) for a, b in pairwise(busy)]
         span = (min(a for a, _ in everything), max(b for _, b in everything))
         compute_or_communication = length(union(compute + communication))
         result.append(

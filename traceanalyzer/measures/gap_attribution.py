@@ -3,29 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from traceanalyzer.measures.device_timeline import DeviceTimeline
 from traceanalyzer.measures.gap_links import link_gaps
-from traceanalyzer.measures.gap_walk import (
-    ACTIVITY,
-    CALL,
-    CAUSE,
-    DEVICE,
-    END,
-    GAP,
-    PHASE,
-    SLICE,
-    START,
-    THE_LAUNCH,
-    THREAD,
-    WIDTH,
-    ThreadTables,
-    thread_tables,
-    walk_gaps,
-)
+from traceanalyzer.measures.gap_walk import GAP_COLUMNS, ThreadTables, thread_tables, walk_gaps
 from traceanalyzer.measures.host_timeline import HostTimeline
 from traceanalyzer.measures.steps import Steps
 from traceanalyzer.model.schema import ByteArray, CodeArray, IntArray
@@ -134,16 +119,37 @@ def attribute_idle(trace: Trace, steps: Steps, host: HostTimeline, devices: tupl
     Returns:
         The ledger; empty without devices.
     """
-    context = thread_tables(trace, steps, host)
-    parts = [_attribute_device(trace, steps, host, device, context) for device in devices]
-    pieces = np.concatenate(parts) if parts else np.empty((0, WIDTH), dtype=np.int64)
-    return _split(pieces, steps)
+    tables = thread_tables(trace, steps, host)
+    parts = [_attribute_device(trace, steps, host, device, tables) for device in devices]
+    if not parts:
+        empty = np.empty(0, dtype=np.int32)
+        parts = [(_columns(steps, host, tables, np.empty((0, GAP_COLUMNS), dtype=np.int64)), empty)]
+    start, end, cause, phase, window, boundary, gap, activity, thread, slice_row, call_row = (
+        np.concatenate(columns) for columns in zip(*(part[0] for part in parts), strict=True)
+    )
+    step_class = np.append(steps.step_class, np.int8(-1))  # the last entry stands for window -1
+    return IdleLedger(
+        start_ns=start,
+        end_ns=end,
+        device=np.concatenate([part[1] for part in parts]).astype(np.int32),
+        cause=cause,
+        phase=phase,
+        window=window,
+        step_class=step_class[window],
+        boundary=boundary,
+        in_span=(gap >= 0).astype(np.int8),
+        gap=gap,
+        activity=activity,
+        thread=thread,
+        slice_row=slice_row,
+        call_row=call_row,
+    )
 
 
 def _attribute_device(
-    trace: Trace, steps: Steps, host: HostTimeline, device: DeviceTimeline, context: ThreadTables
-) -> IntArray:
-    """Return one device's pieces, before they are split at window borders."""
+    trace: Trace, steps: Steps, host: HostTimeline, device: DeviceTimeline, tables: ThreadTables
+) -> tuple[tuple[npt.NDArray[Any], ...], CodeArray]:
+    """Return the columns of one device's pieces, and the device beside each."""
     start, end = device.gap_start_ns, device.gap_end_ns
     gap = np.arange(len(start), dtype=np.int64)
     if len(steps):
@@ -158,57 +164,36 @@ def _attribute_device(
             end = np.concatenate((end, steps.end_ns[-1:]))
             gap = np.concatenate((gap, np.array([-1], dtype=np.int64)))
     links = link_gaps(trace, device, start, end, steps.thread)
-    gaps = np.column_stack((
-        start, end, links.thread, links.call_start, links.call_end, links.inside_cause, links.after_cause,
-        links.wait_until,
-    ))  # fmt: skip
-    pieces = walk_gaps(
-        gaps, host.offsets, host.start_ns, host.end_ns, host.cause, host.phase, host.slice_row, host.call_row, *context
-    ).reshape(-1, WIDTH)
-    ids = pieces[:, GAP]
-    pieces[:, ACTIVITY] = links.activity[ids]
-    call = links.call[ids]
-    pieces[:, CALL] = np.where(pieces[:, CALL] == THE_LAUNCH, call, pieces[:, CALL])
-    pieces[:, GAP] = gap[ids]
-    pieces[:, DEVICE] = device.device_id
-    return pieces  # type: ignore[no-any-return]
+    gaps: IntArray = np.column_stack(
+        (
+            start,
+            end,
+            links.thread,
+            links.call_start,
+            links.call_end,
+            links.inside_cause,
+            links.after_cause,
+            links.wait_until,
+            links.activity,
+            links.call,
+            gap,
+        )
+    ).astype(np.int64, copy=False)
+    columns = _columns(steps, host, tables, gaps)
+    return columns, np.full(len(columns[0]), device.device_id, dtype=np.int32)
 
 
-def _split(pieces: IntArray, steps: Steps) -> IdleLedger:
-    """Split pieces at the borders of windows and markers, and say in which window each lies."""
-    cuts = np.unique(np.concatenate((steps.start_ns, steps.marker_end_ns, steps.end_ns)))
-    start, end = pieces[:, START], pieces[:, END]
-    first = np.searchsorted(cuts, start, side="right")
-    count = np.searchsorted(cuts, end, side="left") - first + 1
-    rows = np.repeat(np.arange(len(pieces)), count)
-    number = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
-    padded = np.concatenate((cuts, np.zeros(1, dtype=np.int64)))
-    low = np.where(number == 0, start[rows], padded[first[rows] + number - 1])
-    high = np.where(number == count[rows] - 1, end[rows], padded[np.minimum(first[rows] + number, len(cuts))])
-    if len(steps):
-        window = np.searchsorted(steps.start_ns, low, side="right") - 1
-        window = np.where((window >= 0) & (low < steps.end_ns[window]), window, -1)
-        inside = window >= 0
-        step_class = np.where(inside, steps.step_class[window], -1)
-        boundary = inside & (low >= steps.marker_end_ns[window])
-    else:
-        window = np.full(len(rows), -1, dtype=np.int64)
-        step_class = window
-        boundary = np.zeros(len(rows), dtype=np.bool_)
-    gap = pieces[rows, GAP]
-    return IdleLedger(
-        start_ns=low,
-        end_ns=high,
-        device=pieces[rows, DEVICE].astype(np.int32),
-        cause=pieces[rows, CAUSE].astype(np.int8),
-        phase=pieces[rows, PHASE].astype(np.int8),
-        window=window.astype(np.int32),
-        step_class=step_class.astype(np.int8),
-        boundary=boundary.astype(np.int8),
-        in_span=(gap >= 0).astype(np.int8),
-        gap=gap.astype(np.int32),
-        activity=pieces[rows, ACTIVITY],
-        thread=pieces[rows, THREAD].astype(np.int32),
-        slice_row=pieces[rows, SLICE],
-        call_row=pieces[rows, CALL],
+def _columns(steps: Steps, host: HostTimeline, tables: ThreadTables, gaps: IntArray) -> tuple[npt.NDArray[Any], ...]:
+    windows = np.column_stack((steps.start_ns, steps.end_ns, steps.marker_end_ns))
+    return walk_gaps(  # type: ignore[no-any-return]
+        gaps,
+        windows,
+        host.offsets,
+        host.start_ns,
+        host.end_ns,
+        host.cause,
+        host.phase,
+        host.slice_row,
+        host.call_row,
+        *tables,
     )

@@ -108,15 +108,17 @@ def _flatten_overheads(trace: Trace, rows: BoolArray) -> tuple[IntArray, IntArra
     return start[order], end[order], cause[order]
 
 
-START, END, CAUSE, PHASE, THREAD, SLICE, CALL, GAP, ACTIVITY, DEVICE = range(10)
-WIDTH = 10
-THE_LAUNCH = -2  # stands for the gap's launch call until the rows are known
+# columns of the table of gaps the walk reads
+GAP_COLUMNS = 11
+_G_START, _G_END, _G_THREAD, _G_ASKED, _G_ANSWERED, _G_INSIDE, _G_AFTER, _G_WAIT, _G_ACTIVITY, _G_CALL, _G_GAP = range(
+    GAP_COLUMNS
+)
 _AUTOGRAD_ENGINE = np.int64(CAUSE_CODE[Cause.AUTOGRAD_ENGINE])
 _PREEMPTED = np.int64(CAUSE_CODE[Cause.PREEMPTED])
 _DEVICE_WAIT = np.int64(CAUSE_CODE[Cause.DEVICE_WAIT])
 _UNKNOWN = np.int64(CAUSE_CODE[Cause.UNKNOWN])
-_OTHER = PHASE_CODE[Phase.OTHER]
-_FAR = np.iinfo(np.int64).max
+_OTHER = np.int64(PHASE_CODE[Phase.OTHER])
+_HOST = 4  # cursor of the host timeline, beside those of the pool's kinds
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
@@ -132,38 +134,76 @@ def _last_at(times, low, high, moment):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
+def _advance(cursors, kind, thread, times, high, moment):  # type: ignore[no-untyped-def]
+    """Do the same for moments that never go back, from where the last question ended."""
+    at = cursors[kind, thread]
+    while at + 1 < high and times[at + 1] <= moment:
+        at += 1
+    cursors[kind, thread] = at
+    return at
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
 def walk_gaps(  # type: ignore[no-untyped-def]
-    gaps, host_offsets, host_start, host_end, host_cause, host_phase, host_slice, host_call,
+    gaps, windows, host_offsets, host_start, host_end, host_cause, host_phase, host_slice, host_call,
     giver_of, base_phase, first, last, starts, ends, causes,
 ):  # fmt: skip
-    """Walk every gap from its start to its end; each step emits the time up to the next change of cause."""
-    out = np.empty((2 * len(gaps) + 1024) * WIDTH, np.int64)
+    """Walk every gap from its start to its end; each step takes the time up to the next change of anything.
+
+    Args as ``ThreadTables`` and ``HostTimeline``; ``windows`` has start, end and marker end per row. Returns start,
+    end, cause, phase, window, boundary, gap, activity, thread, slice and call of every piece.
+    """
+    # every border of a stretch, an interval of the pool, a window or a rule ends at most one step
+    most = 4 * len(gaps) + 2 * len(host_start) + 2 * len(starts) + 3 * len(windows) + 1
+    out_start = np.empty(most, np.int64)
+    out_end = np.empty(most, np.int64)
+    out_activity = np.empty(most, np.int64)
+    out_slice = np.empty(most, np.int64)
+    out_call = np.empty(most, np.int64)
+    out_thread = np.empty(most, np.int32)
+    out_window = np.empty(most, np.int32)
+    out_gap = np.empty(most, np.int32)
+    out_cause = np.empty(most, np.int8)
+    out_phase = np.empty(most, np.int8)
+    out_boundary = np.empty(most, np.int8)
     n = 0
-    previous = -1
+    threads = len(giver_of)
+    cursors = np.empty((5, threads), np.int64)
+    for t in range(threads):
+        for kind in range(4):
+            cursors[kind, t] = first[kind, t] - 1
+        cursors[_HOST, t] = host_offsets[t] - 1
+    w = 0
     for g in range(len(gaps)):
-        now = gaps[g, 0]
-        end = gaps[g, 1]
-        thread = gaps[g, 2]
-        asked = gaps[g, 3]
-        answered = gaps[g, 4]
-        inside_cause = gaps[g, 5]
-        after_cause = gaps[g, 6]
-        wait_until = gaps[g, 7]
+        now = gaps[g, _G_START]
+        end = gaps[g, _G_END]
+        thread = gaps[g, _G_THREAD]
+        asked = gaps[g, _G_ASKED]
+        wait_until = gaps[g, _G_WAIT]
         launch = min(max(asked, now), end)
-        returned = min(max(answered, launch), end)
-        launch_phase = np.int64(_OTHER)
+        returned = min(max(gaps[g, _G_ANSWERED], launch), end)
+        fresh = n  # pieces of different gaps never merge
+        launch_known = False
+        launch_phase = _OTHER
         launch_slice = np.int64(-1)
-        if thread >= 0 and launch < end:
-            low = host_offsets[thread]
-            launch_phase = base_phase[thread]
-            at = _last_at(host_start, low, host_offsets[thread + 1], asked)
-            if at >= low and asked < host_end[at]:
-                launch_phase = host_phase[at]
-                launch_slice = host_slice[at]
         while now < end:
             until = np.int64(end)
+            while w < len(windows) and windows[w, 1] <= now:
+                w += 1
+            window = -1
+            boundary = 0
+            if w < len(windows):
+                if now < windows[w, 0]:
+                    until = min(until, windows[w, 0])
+                else:
+                    window = w
+                    until = min(until, windows[w, 1])
+                    if now >= windows[w, 2]:
+                        boundary = 1
+                    else:
+                        until = min(until, windows[w, 2])
             cause = _UNKNOWN
-            phase = np.int64(_OTHER)
+            phase = _OTHER
             owner = thread
             slice_row = np.int64(-1)
             call_row = np.int64(-1)
@@ -171,68 +211,72 @@ def walk_gaps(  # type: ignore[no-untyped-def]
                 over = False
                 if now < returned:
                     # inside and before the launch call the profiler's own work wins
-                    low = first[_OVERHEADS, thread]
                     high = last[_OVERHEADS, thread]
-                    at = _last_at(starts, low, high, now)
-                    if at >= low and now < ends[at]:
+                    at = _advance(cursors, _OVERHEADS, thread, starts, high, now)
+                    if at >= first[_OVERHEADS, thread] and now < ends[at]:
                         over = True
                         cause = causes[at]
                         until = min(until, ends[at])
                     elif at + 1 < high:
                         until = min(until, starts[at + 1])
+                low = host_offsets[thread]
+                high = host_offsets[thread + 1]
                 if now >= launch:
+                    if not launch_known:
+                        launch_known = True
+                        launch_phase = base_phase[thread]
+                        at = _advance(cursors, _HOST, thread, host_start, high, now)
+                        if asked < now:
+                            at = _last_at(host_start, low, at + 1, asked)
+                        if at >= low and asked < host_end[at]:
+                            launch_phase = np.int64(host_phase[at])
+                            launch_slice = host_slice[at]
                     phase = launch_phase
                     slice_row = launch_slice
-                    call_row = np.int64(THE_LAUNCH)
+                    call_row = gaps[g, _G_CALL]
                     if now < returned:
                         until = min(until, returned)
                         if not over:
-                            cause = inside_cause
+                            cause = gaps[g, _G_INSIDE]
                     elif now < wait_until:
                         cause = _DEVICE_WAIT
                         until = min(until, wait_until)
                     else:
-                        cause = after_cause
+                        cause = gaps[g, _G_AFTER]
                 else:
                     until = min(until, launch)
-                    low = host_offsets[thread]
-                    high = host_offsets[thread + 1]
-                    at = _last_at(host_start, low, high, now)
+                    at = _advance(cursors, _HOST, thread, host_start, high, now)
                     phase = base_phase[thread]
-                    is_open = at >= low and now < host_end[at]
-                    if is_open:
+                    if at >= low and now < host_end[at]:
                         until = min(until, host_end[at])
-                        phase = host_phase[at]
+                        phase = np.int64(host_phase[at])
                         slice_row = host_slice[at]
                         call_row = host_call[at]
                         if not over:
-                            cause = host_cause[at]
+                            cause = np.int64(host_cause[at])
                     elif at + 1 < high:
                         until = min(until, host_start[at + 1])
                     if not over and cause == _UNKNOWN:
                         # nothing open: the engine, the scheduler, or the thread that hands out the work
                         giver = giver_of[thread]
-                        low = first[_EVALUATIONS, thread]
                         high = last[_EVALUATIONS, thread]
-                        at = _last_at(starts, low, high, now)
+                        at = _advance(cursors, _EVALUATIONS, thread, starts, high, now)
                         is_engine = False
-                        if at >= low and at + 1 < high and ends[at] <= now:
+                        if at >= first[_EVALUATIONS, thread] and at + 1 < high and ends[at] <= now:
                             before = ends[at]
                             after = starts[at + 1]
                             is_engine = True
                             if giver >= 0:
                                 low = first[_OPENINGS, giver]
-                                high = last[_OPENINGS, giver]
-                                at = _last_at(starts, low, high, after - 1)
+                                at = _last_at(starts, low, last[_OPENINGS, giver], after - 1)
                                 is_engine = at < low or starts[at] < before
                             if is_engine:
                                 until = min(until, after)
                                 cause = _AUTOGRAD_ENGINE
                         if not is_engine:
-                            low = first[_SCHEDULED_OUT, thread]
                             high = last[_SCHEDULED_OUT, thread]
-                            at = _last_at(starts, low, high, now)
-                            if at >= low and now < ends[at]:
+                            at = _advance(cursors, _SCHEDULED_OUT, thread, starts, high, now)
+                            if at >= first[_SCHEDULED_OUT, thread] and now < ends[at]:
                                 until = min(until, ends[at])
                                 cause = _PREEMPTED
                             else:
@@ -240,40 +284,42 @@ def walk_gaps(  # type: ignore[no-untyped-def]
                                     until = min(until, starts[at + 1])
                                 owner = giver
                                 if giver >= 0:
-                                    low = host_offsets[giver]
                                     high = host_offsets[giver + 1]
-                                    at = _last_at(host_start, low, high, now)
-                                    if at >= low and now < host_end[at]:
+                                    at = _advance(cursors, _HOST, giver, host_start, high, now)
+                                    if at >= host_offsets[giver] and now < host_end[at]:
                                         until = min(until, host_end[at])
-                                        cause = host_cause[at]
-                                        phase = host_phase[at]
+                                        cause = np.int64(host_cause[at])
+                                        if host_phase[at] != _OTHER:
+                                            phase = np.int64(host_phase[at])
                                         slice_row = host_slice[at]
                                         call_row = host_call[at]
                                     elif at + 1 < high:
                                         until = min(until, host_start[at + 1])
                                 if cause == _UNKNOWN:
-                                    owner = -1
+                                    owner = np.int64(-1)
+            p = n - 1
             if (
-                previous >= 0 and out[previous + GAP] == g and out[previous + CAUSE] == cause
-                and out[previous + PHASE] == phase and out[previous + THREAD] == owner
-                and out[previous + SLICE] == slice_row and out[previous + CALL] == call_row
+                n > fresh and out_cause[p] == cause and out_phase[p] == phase and out_thread[p] == owner
+                and out_slice[p] == slice_row and out_call[p] == call_row
+                and out_window[p] == window and out_boundary[p] == boundary
             ):  # fmt: skip
-                out[previous + END] = until
+                out_end[p] = until
             else:
-                if n == len(out):
-                    larger = np.empty(2 * n, np.int64)
-                    for column in range(n):  # assigning a slice costs seconds of compilation
-                        larger[column] = out[column]
-                    out = larger
-                out[n + START] = now
-                out[n + END] = until
-                out[n + CAUSE] = cause
-                out[n + PHASE] = phase
-                out[n + THREAD] = owner
-                out[n + SLICE] = slice_row
-                out[n + CALL] = call_row
-                out[n + GAP] = g
-                previous = n
-                n += WIDTH
+                out_start[n] = now
+                out_end[n] = until
+                out_activity[n] = gaps[g, _G_ACTIVITY]
+                out_slice[n] = slice_row
+                out_call[n] = call_row
+                out_thread[n] = owner
+                out_window[n] = window
+                out_gap[n] = gaps[g, _G_GAP]
+                out_cause[n] = cause
+                out_phase[n] = phase
+                out_boundary[n] = boundary
+                n += 1
             now = until
-    return out[:n].copy()
+    return (
+        out_start[:n].copy(), out_end[:n].copy(), out_cause[:n].copy(), out_phase[:n].copy(), out_window[:n].copy(),
+        out_boundary[:n].copy(), out_gap[:n].copy(), out_activity[:n].copy(), out_thread[:n].copy(),
+        out_slice[:n].copy(), out_call[:n].copy(),
+    )  # fmt: skip

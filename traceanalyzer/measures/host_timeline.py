@@ -67,6 +67,8 @@ def flatten_host(trace: Trace) -> HostTimeline:
     call_rows, call_offsets = rows_by_thread(calls.thread, threads)
     autograd = np.zeros(threads, dtype=np.int8)
     autograd[slices.thread[(traits & phases.EVALUATION) != 0]] = 1
+    # without operators in the recording the name PyTorch gives these threads still tells
+    autograd[[thread.name.startswith("pt_autograd") for thread in trace.threads]] = 1
     offsets, columns, stretch_length, stretch_row, launched = _sweep(
         slice_rows,
         slice_offsets,

@@ -189,7 +189,7 @@ _NOISE_SUFFIX = re.compile(r"(_kernel_cuda|_kernel_impl|_kernel|_cuda|_cuda_out|
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _TILES = re.compile(
     r"(_|^)(tilesize\d+x\d+x\d+|tile\d+x\d+x\d+|\d+x\d+(x\d+)*|stages?\d+|stage\d|warpsize\d+x\d+x\d+|warpgroupsize\d+x\d+x\d+|g\d"
-    r"|tensor\d+(x\d+x\d+)?|align\w?\d+|aligna\d|alignc\d|t\dr\ds\d|kernel|execute|cluster\d+x\d+x\d+|execute_segment_k_(on|off)"
+    r"|tensor\d+(x\d+x\d+)?|align\w?\d+|aligna\d|alignc\d|t\dr\ds\d|execute|kernel(?=_kernel|__5x)|cluster\d+x\d+x\d+|execute_segment_k_(on|off)"
     r"|segment_k_(on|off)|ldg\d|sliced\d+x\d+|v\d|bz|k\d+c\d+r\d+s\d+|stride\d+x\d+)(?=_|$)"
 )
 

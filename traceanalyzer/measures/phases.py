@@ -66,6 +66,15 @@ def is_library_domain(domain: str) -> bool:
     return _LIBRARY_DOMAINS.fullmatch(domain) is not None
 
 
+def in_library_domain(trace: Trace) -> npt.NDArray[np.bool_]:
+    """Say which slices lie in an NVTX domain of a library; bool, one per row of ``trace.slices``."""
+    domain = trace.slices.domain
+    library = np.zeros(len(trace.names) + 1, dtype=np.bool_)  # the last entry stands for -1
+    for code in np.unique(domain):
+        library[code] = code >= 0 and is_library_domain(trace.names[code])
+    return library[domain]
+
+
 def slice_traits(trace: Trace) -> TraitArray:
     """Return the traits of every host slice.
 
@@ -84,11 +93,7 @@ def slice_traits(trace: Trace) -> TraitArray:
         name = trace.names[code] if code < len(trace.names) else ""
         table[kind, code] = _traits(SliceKind(kind), name)
     traits = table[slices.kind, slices.name]
-    in_domain = np.flatnonzero(slices.domain >= 0)
-    if len(in_domain):
-        codes = np.unique(slices.domain[in_domain])
-        library = codes[[is_library_domain(trace.names[code]) for code in codes]]
-        traits[in_domain[np.isin(slices.domain[in_domain], library)]] = OPERATOR
+    traits[in_library_domain(trace)] = OPERATOR
     return traits
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceanalyzer.errors import UsageError
+from traceanalyzer.measures import phases
 from traceanalyzer.measures.step_classes import CUT, EPISODIC, STEADY, WARM_UP, classify_windows
 from traceanalyzer.measures.step_markers import Markers, infer_markers, make_markers, markers_from_slices
 from traceanalyzer.model.schema import ByteArray, IntArray, SliceKind
@@ -151,7 +152,8 @@ def _step_like_rows(trace: Trace, used: list[int]) -> IntArray:
     """Return the ranges of the best candidate: one thread, repeated, not overlapping; the outermost covers most."""
     slices = trace.slices
     groups: dict[str, list[int]] = {}
-    annotated = np.unique(slices.name[slices.kind == SliceKind.ANNOTATION])
+    written = (slices.kind == SliceKind.ANNOTATION) & ~phases.in_library_domain(trace)
+    annotated = np.unique(slices.name[written])
     for code in sorted(set(used) & {int(c) for c in annotated}):
         base = base_name(trace.names[code]).removeprefix("phase:")
         if looks_like_step(base):
@@ -159,7 +161,7 @@ def _step_like_rows(trace: Trace, used: list[int]) -> IntArray:
     best = np.empty(0, dtype=np.int64)
     best_covered = -1
     for codes in groups.values():
-        rows = np.flatnonzero(np.isin(slices.name, codes) & (slices.kind == SliceKind.ANNOTATION) & (slices.domain < 0))
+        rows = np.flatnonzero(np.isin(slices.name, codes) & written)
         for thread in np.unique(slices.thread[rows]):
             mine = rows[slices.thread[rows] == thread]
             start, end = slices.start_ns[mine], slices.end_ns[mine]

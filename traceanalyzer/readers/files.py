@@ -10,7 +10,7 @@ import stat
 import sys
 import zlib
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, Self
+from typing import Any, BinaryIO, Protocol, Self, cast
 
 from isal import isal_zlib
 from isal.igzip_lib import IsalError
@@ -26,6 +26,8 @@ _EXPANSION_CHECKED_FROM_BYTES = 256 << 20
 _SAMPLES = 64
 _SAMPLE_BYTES = 4096
 _EDGE_BYTES = 64 << 10
+# isal's stubs declare its exception class as an instance
+_DAMAGE = (cast("type[Exception]", IsalError), lzma.LZMAError, OSError, EOFError)
 
 
 class _Decompressor(Protocol):
@@ -226,7 +228,7 @@ class Stream:
     def _feed(self, decompressor: _Decompressor, data: bytes, limit: int) -> bytes:
         try:
             return decompressor.feed(data, limit)
-        except (IsalError, lzma.LZMAError, OSError, EOFError) as error:
+        except _DAMAGE as error:
             self._ended = True
             self.damage = f"the {self.compression} data is damaged ({error})"
             return self._salvage_gzip() if isinstance(decompressor, _Gzip) else b""

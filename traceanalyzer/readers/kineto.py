@@ -23,6 +23,7 @@ from traceanalyzer.model.schema import (
     CodeArray,
     MemoryEvents,
     Overheads,
+    SliceKind,
     Slices,
     Waits,
 )
@@ -48,6 +49,9 @@ _OBJECT_KEYS = re.compile(rb'"(?:traceEvents|schemaVersion|deviceProperties|disp
 _OTHER_DOCUMENT = re.compile(rb'"schema"\s*:\s*"traceanalyzer\.')
 _ARRAY_START = re.compile(rb'\s*\[\s*(?:\{[^{}]*"ph"\s*:|\{[^{}]*\{[^{}]*\}[^{}]*"ph"\s*:)')
 _MAX_CUTS = 1000
+# torch 1.x files these under Operator
+_ANNOTATION_NAME = re.compile(r"ProfilerStep#|enumerate\(DataLoader\)#|Optimizer\.")
+_COLLECTION_NAMES = frozenset({"Python GC", "gc"})
 
 
 def sniff(path: Path, head: bytes) -> bool:
@@ -175,7 +179,17 @@ def _clean(tables: _Tables, names: Sequence[str], integrity: Integrity) -> _Tabl
     copies = np.flatnonzero(activities.kind == ActivityKind.COPY)
     activities.direction[copies], activities.host_memory[copies] = describe(activities.name[copies], names)
     tables.activities, tables.calls = activities, calls
+    _tell_slices_apart(tables.slices, names)
     return tables
+
+
+def _tell_slices_apart(slices: Slices, names: Sequence[str]) -> None:
+    """Mark annotations filed as operators, and garbage collections filed as Python frames."""
+    is_annotation = np.array([_ANNOTATION_NAME.match(name) is not None for name in names], dtype=np.bool_)
+    is_collection = np.array([name in _COLLECTION_NAMES for name in names], dtype=np.bool_)
+    kind = slices.kind
+    kind[(kind == SliceKind.OPERATOR) & is_annotation[slices.name]] = SliceKind.ANNOTATION
+    kind[(kind == SliceKind.PYTHON) & is_collection[slices.name]] = SliceKind.GARBAGE_COLLECTION
 
 
 def _build(path: Path, tables: _Tables, text: TraceText, parser: ChunkParser, integrity: Integrity) -> Trace:

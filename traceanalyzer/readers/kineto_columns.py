@@ -78,12 +78,11 @@ IGNORED_CATEGORIES = frozenset(
 
 # the exporter of torch.autograd.profiler has no categories; its process tells host from device
 _LEGACY_HOST, _LEGACY_DEVICE = "CPU functions", "CUDA functions"
-# torch 1.x files them under Operator
-_ANNOTATION_NAME = re.compile(r"ProfilerStep#|enumerate\(DataLoader\)#|Optimizer\.(?:step|zero_grad)#")
-_COLLECTION_NAMES = frozenset({"Python GC", "gc"})
 _MODULE_LOAD = re.compile(r"lazy (?:function|module) loading", re.IGNORECASE)
 _MEMORY_NAME = "[memory]"
 _TEXT_NUMBER = re.compile(rb'"(?:ts|dur)"\s*:\s*"')
+_TEXT_NUMBER_WINDOW = 1 << 16  # an exporter that writes times as text writes all of them so
+_SHAPES_KEY = b'"Input Dims"'
 _WAIT_KINDS = {
     "stream sync": WaitKind.STREAM,
     "stream synchronize": WaitKind.STREAM,
@@ -231,6 +230,7 @@ class MsgspecParser:
         self.names = Codes()
         self.threads = Codes()
         self._integrity = integrity
+        self._has_shapes = False
         self._decoder = msgspec.json.Decoder(list[_Event], float_hook=str)
 
     def parse(self, events: bytes) -> Columns:
@@ -239,8 +239,9 @@ class MsgspecParser:
             decoded = self._decoder.decode(events)
         except msgspec.MsgspecError as error:
             raise ValueError(str(error)) from error
-        if _TEXT_NUMBER.search(events):
+        if _TEXT_NUMBER.search(events, 0, _TEXT_NUMBER_WINDOW):
             self._integrity.note("some times are written as text; they were read as numbers")
+        self._has_shapes = _SHAPES_KEY in events
         columns = Columns(count=len(decoded))
         if decoded:
             columns.first_ns, columns.last_ns = _edges(decoded)
@@ -286,7 +287,8 @@ class MsgspecParser:
         good = (start_state == OK) & (length_state == OK) & (length >= 0) & (start <= np.iinfo(np.int64).max - length)
         if not good.all():
             for row in np.flatnonzero(~good):
-                self._integrity.drop(_time_problem(start_state[row], length_state[row]), _example(events[row]))
+                problem = _time_problem(start_state[row], length_state[row], is_negative=bool(length[row] < 0))
+                self._integrity.drop(problem, _example(events[row]))
             events = [events[row] for row in np.flatnonzero(good)]
             start, length = start[good], length[good]
         return events, start, start + length
@@ -364,13 +366,8 @@ class MsgspecParser:
             args = [event.args or _NO_ARGS for event in events]
             rows["stack_parent"] = integers([arg.python_parent for arg in args])
             rows["stack_id"] = integers([arg.python_id for arg in args])
-            collections = [event.name in _COLLECTION_NAMES for event in events]
-            rows["kind"][np.array(collections)] = SliceKind.GARBAGE_COLLECTION
-        else:
+        elif self._has_shapes:
             rows["shapes"] = self._shapes(events)
-            if kind == SliceKind.OPERATOR:
-                match = _ANNOTATION_NAME.match
-                rows["kind"][np.array([match(event.name) is not None for event in events])] = SliceKind.ANNOTATION
         columns.slices = _append(columns.slices, Slices.build(**rows))
 
     def _shapes(self, events: list[_Event]) -> CodeArray:
@@ -415,7 +412,7 @@ class MsgspecParser:
         time, state = nanoseconds([event.ts for event in events])
         if (state != OK).any():
             for row in np.flatnonzero(state != OK):
-                self._integrity.drop(_time_problem(state[row], OK), _example(events[row]))
+                self._integrity.drop(_time_problem(state[row]), _example(events[row]))
             events = [events[row] for row in np.flatnonzero(state == OK)]
             time = time[state == OK]
             if not events:
@@ -441,13 +438,13 @@ class MsgspecParser:
     def _add_uncategorised(self, columns: Columns, events: list[_Event]) -> None:
         host = [event for event in events if event.pid == _LEGACY_HOST]
         device = [event for event in events if event.pid == _LEGACY_DEVICE]
+        others = [event for event in events if event.pid not in (_LEGACY_HOST, _LEGACY_DEVICE)]
         if host:
             self._add_slices(columns, SliceKind.OPERATOR, host)
         if device:
             for event in device:
                 event.pid, event.tid = event.tid, 0  # this exporter knows the device, not the stream
             self._add_activities(columns, ActivityKind.KERNEL, device)
-        others = [event for event in events if event.pid not in (_LEGACY_HOST, _LEGACY_DEVICE)]
         if others:
             self._integrity.drop("event without a category", _example(others[0]), len(others))
 
@@ -512,16 +509,12 @@ def _longest(events: list[_Event]) -> int:
     return int(np.where(state == OK, length, 0).max())
 
 
-def _time_problem(start: int, length: int) -> str:
+def _time_problem(start: int, length: int = OK, *, is_negative: bool = False) -> str:
     if MISSING in (start, length):
         return "event without a start" if start == MISSING else "event without a duration"
     if NOT_A_NUMBER in (start, length):
         return "event whose time is not a number"
-    return (
-        "event with a negative duration"
-        if start == length == OK
-        else "event whose time is not finite or beyond 64 bits"
-    )
+    return "event with a negative duration" if is_negative else "event whose time is not finite or beyond 64 bits"
 
 
 def _example(event: _Event) -> str:

@@ -89,13 +89,11 @@ def _escape_quotes(text: str) -> str:
     return _NAME.sub(lambda m: m.group(1) + _BARE_QUOTE.sub(r"\\" + '"', m.group(2)) + m.group(3), text, count=1)
 
 
-def irregularity(text: str, event: dict[str, Any]) -> str:
+def irregularity(text: str) -> str:
     """Name what kept a strict parser from reading an event that a lenient one could read; empty when unclear."""
     if _SURROGATE.search(text):
         return ENCODING
-    if _CONTROL.search(text.replace("\n", "").replace("\r", "").replace("\t", "")):
-        return CONTROL
-    if any("\n" in value or "\t" in value for value in event.values() if isinstance(value, str)):
+    if any(_CONTROL.search(literal.group()) for literal in _STRING.finditer(text)):
         return CONTROL
     return ""
 

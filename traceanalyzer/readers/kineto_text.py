@@ -6,6 +6,7 @@ halved until the damage is isolated, repaired where the intention is clear, othe
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -26,14 +27,14 @@ from traceanalyzer.readers.kineto_repair import (
     repaired,
 )
 
-_KEY = r'\{\s*"(?:ph|cat|name|pid|tid|ts|dur|args|id|bp|s)"\s*:'
-_BOUNDARY = re.compile((r"\}\s*,\s*(?=" + _KEY + ")").encode())
-_BOUNDARY_TEXT = re.compile(r"\}(?=\s*,?\s*" + _KEY + ")")
+_KEY = rb'\{\s*"(?:ph|cat|name|pid|tid|ts|dur|args|id|bp|s)"\s*:'
+_BOUNDARY = re.compile(rb"\}\s*,\s*(?=" + _KEY + rb")")
 _EVENT_START = re.compile(_KEY)
 _SEPARATOR = re.compile(rb"[\s,]*")
-_SEPARATOR_TEXT = re.compile(r"[\s,]*")
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*(?=\S)')
-_EVENT_THEN_END = re.compile(r"\}(?=\s*\]\s*(?:,\s*\"|\}\s*$|$))")
+_EVENT_THEN_END = re.compile(rb'\}(?=\s*\]\s*(?:,\s*"|\}\s*$|$))')
+_BRACKET_THEN_MEMBER = re.compile(rb'\]\s*,\s*"')
+_LAST_BRACKETS = re.compile(rb"\][\s,}]*$")
 _LAST_WINDOW = 1 << 16
 _MAX_PREAMBLE_BYTES = 256 << 20
 _MAX_EVENT_BYTES = 64 << 20
@@ -54,6 +55,15 @@ class _Rest:
 
     carried: bytes = b""
     tail: bytes | None = None
+
+
+@dataclass
+class _Step:
+    """Where reading goes on after a refused stretch: exactly one of the places is meant."""
+
+    done: int = 0
+    carry_from: int | None = None
+    tail_from: int | None = None
 
 
 _Pieces = Generator[Columns | Damage, None, _Rest]
@@ -144,26 +154,13 @@ class TraceText:
         return first[0]
 
     def _piece(self, text: bytes, *, is_final: bool) -> _Pieces:
-        for low, high, columns in self._parse(text):
-            if columns is not None:
-                yield columns
-                continue
-            is_last = high == len(text)
-            may_carry = is_last and not is_final and high - low < _MAX_EVENT_BYTES
-            rest = yield from self._salvage(text[low:high], is_final=is_last and is_final, may_carry=may_carry)
-            if rest.tail is not None:
-                return _Rest(tail=rest.tail + text[high:])
-            if rest.carried:
-                return rest
-        return _Rest()
-
-    def _parse(self, text: bytes) -> Iterator[tuple[int, int, Columns | None]]:
-        """Parse a stretch, halving it around what the parser refuses; None marks refused stretches."""
+        """Parse a stretch, halving it around what the parser refuses until one event or less is left."""
         view = memoryview(text)
-        stack = [(_after_separator(text, 0), len(text))]
-        bad: tuple[int, int] | None = None
+        stack = [(0, len(text))]
+        done = 0
         while stack:
             low, high = stack.pop()
+            low = _after_separator(text, max(low, done))
             if low >= high:
                 continue
             try:
@@ -174,63 +171,70 @@ class TraceText:
                 if match is not None:
                     stack.append((match.end(), high))
                     stack.append((low, match.start() + 1))
-                else:
-                    # stretches that fail side by side may be one event cut at a false boundary
-                    bad = (low, high) if bad is None else (bad[0], high)
-                continue
-            if bad is not None:
-                yield (*bad, None)
-                bad = None
-            yield low, high, columns
-        if bad is not None:
-            yield (*bad, None)
+                    continue
+                step = yield from self._salvage(text, low, high, is_final=is_final)
+                if step.carry_from is not None:
+                    return _Rest(carried=text[step.carry_from :])
+                if step.tail_from is not None:
+                    return _Rest(tail=text[step.tail_from :])
+                done = step.done
+            else:
+                done = high
+                yield columns
+        return _Rest()
 
-    def _salvage(self, region: bytes, *, is_final: bool, may_carry: bool) -> _Pieces:
+    def _salvage(self, text: bytes, low: int, high: int, *, is_final: bool) -> Generator[Columns | Damage, None, _Step]:
         """Read what can be read of a stretch the strict parser refused, one event at a time."""
-        text = region.decode("utf-8", "surrogateescape")
-        position = 0
+        position = low
         in_list = True  # a closing bracket here closes the list, not something inside a broken event
-        while (position := _SEPARATOR_TEXT.match(text, position).end()) < len(text):  # type: ignore[union-attr]
-            if text[position] == "]" and in_list:
-                return _Rest(tail=text[position + 1 :].encode("utf-8", "surrogateescape"))
+        while (position := _after_separator(text, position)) < high:
+            if in_list and self._closes_list(text, position, is_final=is_final):
+                return _Step(tail_from=position + 1)
             event: dict[str, Any] | None = None
             problem = ""
-            end = position
-            if text[position] == "{":
-                try:
-                    value, end = DECODER.raw_decode(text, position)
-                except (ValueError, RecursionError):
-                    boundary = _BOUNDARY_TEXT.search(text, position)
-                    closing = _EVENT_THEN_END.search(text, position) if is_final and boundary is None else None
-                    if boundary is None and closing is None:
-                        if may_carry:
-                            return _Rest(carried=text[position:].encode("utf-8", "surrogateescape"))
-                        if is_final:
-                            self.integrity.drop("event cut off at the end of the file", text[position : position + 120])
-                            return _Rest()
-                    stop = boundary or closing
-                    end = stop.end() if stop is not None else len(text)
-                    if (fixed := repaired(text[position:end])) is not None:
+            if text[position : position + 1] == b"{":
+                value, end, is_cut = _decode_at(text, position, high)
+                if is_cut and high < len(text):
+                    # what looked like a border between events may lie inside this one
+                    value, end, is_cut = _decode_at(text, position, len(text))
+                if is_cut and not is_final and len(text) - position < _MAX_EVENT_BYTES:
+                    return _Step(carry_from=position)
+                if value is None:
+                    stop = _BOUNDARY.search(text, position, high) or _EVENT_THEN_END.search(text, position, high)
+                    if stop is None and is_final and high == len(text):
+                        example = text[position : position + 120].decode("utf-8", "replace")
+                        self.integrity.drop("event cut off at the end of the file", example)
+                        return _Step(done=high)
+                    end = stop.start() + 1 if stop is not None else high
+                    if (fixed := repaired(_text(text[position:end]))) is not None:
                         event, problem = fixed
                     else:
                         end = _next_readable(text, position, end)
-                else:
-                    if is_event(value):
-                        event = value
-                        problem = irregularity(text[position:end], value)
+                elif is_event(value):
+                    event = value
+                    problem = irregularity(_text(text[position:end]))
             else:
-                start = _EVENT_START.search(text, position)
-                end = len(text) if start is None else start.start()
+                start = _EVENT_START.search(text, position, high)
+                end = high if start is None else start.start()
             in_list = event is not None and is_event(event)
             if event is None:
-                self.integrity.drop("unreadable text among the events", text[position : position + 120])
+                example = text[position : position + 120].decode("utf-8", "replace")
+                self.integrity.drop("unreadable text among the events", example)
                 yield DAMAGE
             else:
                 if problem:
                     self._repairs[problem] += 1
                 yield self.parser.parse(b"[" + event_text(event) + b"]")
             position = end
-        return _Rest()
+        return _Step(done=max(position, high))
+
+    def _closes_list(self, text: bytes, position: int, *, is_final: bool) -> bool:
+        """Say whether a bracket closes the list of events, and not something inside a broken one."""
+        if text[position : position + 1] != b"]":
+            return False
+        if is_final and (self._is_array or _LAST_BRACKETS.match(text, position)):
+            return True
+        return _BRACKET_THEN_MEMBER.match(text, position) is not None
 
     def _read_tail(self, text: bytes) -> None:
         """Read the members behind the list of events."""
@@ -276,14 +280,32 @@ def _after_separator(text: bytes, position: int) -> int:
     return position if match is None else match.end()
 
 
-def _next_readable(text: str, position: int, end: int) -> int:
+def _decode_at(text: bytes, position: int, stop: int) -> tuple[Any, int, bool]:
+    """Decode the JSON value at a position, leniently.
+
+    Returns:
+        The value (None when there is none), the index behind it, and whether only its end was missing.
+    """
+    # one character per byte keeps positions; the value itself is then decoded from its own bytes
+    window = text[position:stop].decode("latin-1")
+    try:
+        _, length = DECODER.raw_decode(window)
+        value, _ = DECODER.raw_decode(_text(text[position : position + length]))
+    except json.JSONDecodeError as error:
+        return None, position, error.pos >= len(window.rstrip())
+    except RecursionError:
+        return None, position, False
+    return value, position + length, False
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def _next_readable(text: bytes, position: int, end: int) -> int:
     """Return where the next whole event starts inside a broken stretch, or its end."""
     for start in _EVENT_START.finditer(text, position + 1, end):
-        try:
-            value, _ = DECODER.raw_decode(text, start.start())
-        except (ValueError, RecursionError):
-            continue
-        if is_event(value):
+        if is_event(_decode_at(text, start.start(), end)[0]):
             return start.start()
     return end
 

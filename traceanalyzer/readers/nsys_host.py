@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
@@ -18,8 +16,9 @@ TID_MASK = (1 << TID_BITS) - 1
 # NVTX event types; the second of each pair is the same range as the injection library of other tools reports it
 _PUSH_POP = (59, 70)
 _START_END = (60, 71)
-_MARKS = (34, 65)
 _DOMAIN_CREATE = 75
+
+_STILL_RUNNABLE = (0, 1, 6)  # ENUM_SAMPLING_THREAD_STATE: unknown, running, unscheduled; the others are asleep
 
 _WEEK_NS = 7 * 86_400 * 1_000_000_000  # ranges may start long before the capture, so its length is no limit for them
 
@@ -27,28 +26,6 @@ _WEEK_NS = 7 * 86_400 * 1_000_000_000  # ranges may start long before the captur
 def process_of(global_thread: IntArray) -> IntArray:
     """``globalPid`` of a column of ``globalTid``."""
     return global_thread & ~np.int64(TID_MASK)
-
-
-@dataclass(frozen=True, slots=True)
-class Threads:
-    """All host threads of an export; tables refer to them by position.
-
-    Attributes:
-        global_tid: Sorted ``globalTid`` values.
-    """
-
-    global_tid: IntArray
-
-    @classmethod
-    def of(cls, *columns: IntArray) -> Threads:
-        """Collect the threads that appear in any of the columns."""
-        distinct = [np.unique(column) for column in columns if len(column)]
-        return cls(np.unique(np.concatenate(distinct)) if distinct else np.zeros(0, dtype=np.int64))
-
-    def index(self, global_tid: IntArray) -> IntArray:
-        """Position of every thread of a column (all must be known)."""
-        place: IntArray = np.searchsorted(self.global_tid, global_tid)
-        return place
 
 
 def decode_calls(decoder: Decoder, raw: RawTable) -> tuple[Calls, IntArray]:
@@ -163,23 +140,27 @@ def decode_overheads(decoder: Decoder, raw: RawTable, loading_types: frozenset[i
 
 
 def decode_schedules(decoder: Decoder, raw: RawTable) -> tuple[Schedules, IntArray]:
-    """Decode ``SCHED_EVENTS``: from the moment a thread leaves its core to the moment it is back on one."""
+    """Decode ``SCHED_EVENTS``: from the moment a thread loses its core to the moment it is back on one.
+
+    A thread that went to sleep by itself was not preempted; where the export says in which state a thread left its
+    core, those stretches are not kept.
+    """
     raw = _with_thread(decoder, raw, "scheduling events")
     start, thread, is_in = raw.integers("start"), raw.integers("globalTid"), raw.integers("isSchedIn", 0)
+    state = raw.integers("threadState")
     order = np.lexsort((start, thread))
-    start, thread, is_in = start[order], thread[order], is_in[order]
+    start, thread, is_in, state = start[order], thread[order], is_in[order], state[order]
     out = np.flatnonzero((is_in[:-1] == 0) & (is_in[1:] == 1) & (thread[:-1] == thread[1:]))
+    if bool((state > 0).any()):
+        out = out[np.isin(state[out], _STILL_RUNNABLE)]
+    elif len(out):
+        decoder.integrity.note("Scheduling rows do not say whether a thread was preempted or went to sleep itself.")
     rows = Schedules.build(
         start_ns=start[out] - decoder.shift_ns,
         end_ns=start[out + 1] - decoder.shift_ns,
         thread=np.zeros(len(out), dtype=np.int32),
     )
     return rows, thread[out]
-
-
-def count_marks(raw: RawTable) -> int:
-    """Number of NVTX marks: instants, which are not ranges."""
-    return int(np.isin(raw.integers("eventType"), _MARKS).sum())
 
 
 def _with_thread(decoder: Decoder, raw: RawTable, what: str) -> RawTable:

@@ -93,7 +93,7 @@ _WANTED: tuple[_Wanted, ...] = (
     ),
     _Wanted(MEMSET, _GPU_NEEDED, (*_GPU_OPTIONAL, "bytes")),
     _Wanted(GRAPH, _GPU_NEEDED, (*_GPU_OPTIONAL, "graphId")),
-    _Wanted("SCHED_EVENTS", ("start", "isSchedIn", "globalTid")),
+    _Wanted("SCHED_EVENTS", ("start", "isSchedIn", "globalTid"), ("threadState",)),
     _Wanted(MEMORY, ("start", "bytes", "memoryOperationType"), ("globalPid", "deviceId", "address", "memKind")),
     _Wanted(
         SYNC,

@@ -56,7 +56,7 @@ class JudgedSteps:
 
     def holds(self, window: npt.NDArray[np.int32] | npt.NDArray[np.int64]) -> BoolArray:
         """Say which rows of a window column lie in a judged window."""
-        held: BoolArray = np.logical_and(window >= 0, self.is_judged[np.maximum(window, 0)])
+        held: BoolArray = (window >= 0) & self.is_judged[np.maximum(window, 0)]
         return held
 
 
@@ -97,7 +97,7 @@ def judged_idle(measures: Measures, judged: JudgedSteps, *, with_episode_phases:
         with_episode_phases: Keep pieces inside validation and checkpoints, which other rules leave alone.
     """
     idle = measures.idle
-    keep = judged.holds(idle.window) & (idle.device == judged.device_id)
+    keep: BoolArray = judged.holds(idle.window) & (idle.device == judged.device_id)
     if not with_episode_phases:
         keep &= ~np.isin(idle.phase, [PHASE_CODE[p] for p in EPISODE_PHASES])
     return keep

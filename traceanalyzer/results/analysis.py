@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SCHEMA = "traceanalyzer.analysis/1"
-_RECORDING = "_recording"
+_RECORDING = "_tables"
 
 
 class RecordingFrames(Protocol):

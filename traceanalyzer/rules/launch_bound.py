@@ -89,11 +89,11 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
     per_step_kernels = int(np.count_nonzero(rows)) / judged.count
     median_kernel = float(np.median(kernels.duration_ns[rows])) if np.any(rows) else None
     call_ns = _median_launch_call(measures, judged.is_judged)
-    host_ns = remaining / np.count_nonzero(rows) if np.any(rows) else None
+    host_ns = remaining / int(np.count_nonzero(rows)) if np.any(rows) else None
     per_step = judged.per_step(lost)
     observed: dict[str, Scalar] = {
         "dispatch_idle_per_step_ns": per_step,
-        "share_of_remaining_step": round(share, 4),
+        "share_of_remaining_step": round(float(share), 4),
         "kernels_per_step": round(per_step_kernels, 1),
         "median_kernel_ns": None if median_kernel is None else round(median_kernel),
         "median_launch_call_ns": call_ns,

@@ -42,6 +42,7 @@ from traceanalyzer.results.vocabulary import FindingKind
 from traceanalyzer.rules.base import Meta
 from traceanalyzer.rules.evidence import idle_evidence
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
+from traceanalyzer.rules.settings import setting
 from traceanalyzer.rules.supply import MAIN_PROCESS, LoaderWait, has_loader, loader_wait
 from traceanalyzer.units import format_ns, format_share
 
@@ -82,12 +83,12 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
     low = max(0.0, lost - thresholds.worker_contention_share * rest_ns * judged.count)
     evidence, count = idle_evidence(measures, wait.main, lambda _: "device idle while the main process makes a batch")
     per_step = judged.per_step(lost)
-    cores = measures.recorder.get("cpu_cores")
+    cores = setting(measures, "cpu_cores")
     fix = [
         f"Set num_workers to at least {workers}: a batch takes {format_ns(batch_ns)} and the rest of the step "
         f"{format_ns(rest_ns)}."
     ]
-    if isinstance(cores, int) and workers > thresholds.core_share_for_workers * cores:
+    if cores is not None and workers > thresholds.core_share_for_workers * cores:
         fix.append(
             f"That is more than {thresholds.core_share_for_workers:.0%} of the {cores} cores: make each batch cheaper "
             "as well (decode smaller images, cache decoded data, fewer augmentations)."

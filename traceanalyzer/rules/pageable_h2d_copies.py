@@ -111,7 +111,8 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         saving=bound(judged, likely_ns=likely, low_ns=min(found.idle_ns, likely), high_ns=max(likely, won + exposed)),
         message=(
             f"{count} of {total} host-to-device copies are large and come from pageable memory: "
-            f"{format_bytes(size / judged.count)} per step{rate}. They hold the host for {format_ns(judged.per_step(blocked))} per step; pinned and "
+            f"{format_bytes(size / judged.count)} per step{rate}. "
+            f"They hold the host for {format_ns(judged.per_step(blocked))} per step; pinned and "
             f"asynchronous they would win about {format_ns(per_step)} of the {format_ns(judged.mean_step_ns)} step "
             f"({format_share(per_step, judged.mean_step_ns)})."
         ),

@@ -10,6 +10,7 @@ from traceanalyzer.measures import Measures
 from traceanalyzer.measures.gap_attribution import BoolArray
 from traceanalyzer.replay.bounds import JudgedSteps, judged_idle
 from traceanalyzer.results.vocabulary import CAUSE_CODE, Cause, StepSource
+from traceanalyzer.rules.settings import setting
 
 # what the host can be seen doing between two step ranges while it waits for, or makes, the next batch
 _BETWEEN_STEPS = (Cause.INPUT_WAIT, Cause.PYTHON, Cause.UNKNOWN, Cause.PREEMPTED)
@@ -71,6 +72,8 @@ def _place(
     measures: Measures, main: BoolArray, workers: BoolArray, unknown: BoolArray, *, is_between_steps: bool
 ) -> LoaderWait:
     processes = measures.input.worker_processes
+    if processes is None:
+        processes = setting(measures, "workers")
     if processes == 0:
         return LoaderWait(main | unknown, workers, is_between_steps, is_guessed=False)
     is_guessed = processes is None and bool(np.any(unknown))
