@@ -8,7 +8,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from tests import slow_kineto
 from tests.builders import ns
 from tests.shared_data import shared
 from traceanalyzer.measures.device_timeline import DeviceTimeline
@@ -17,14 +16,18 @@ from traceanalyzer.measures.kernel_names import is_communication
 from traceanalyzer.measures.steps import STEADY, Steps
 from traceanalyzer.model.schema import ActivityKind, IntArray
 from traceanalyzer.model.trace import Trace
+from traceanalyzer.readers import kineto, nsys_sqlite
 from traceanalyzer.results.analysis import Gaps
 from traceanalyzer.results.vocabulary import CAUSE_CODE, PHASE_CODE, Cause, Phase, StepSource
 
 
 @lru_cache(maxsize=3)
 def recording(relative: str) -> Trace:
-    """Read a shared Kineto recording slowly, once for several tests; skips where it is absent."""
-    return slow_kineto.read(shared(relative))
+    """Read a shared recording of one process, once for several tests; skips where it is absent."""
+    path = shared(relative)
+    reader = nsys_sqlite if ".sqlite" in relative else kineto
+    (trace,) = reader.read(path).traces
+    return trace
 
 
 def steps_of(*windows: tuple[float, float] | tuple[float, float, float], classes: Sequence[int] | None = None) -> Steps:

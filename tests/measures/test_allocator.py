@@ -78,6 +78,17 @@ def test_growth_is_between_the_starts_of_consecutive_steady_steps() -> None:
     assert allocator.largest_steady_growth_bytes == 50
 
 
+def test_trend_sees_a_leak_but_not_two_alternating_levels() -> None:
+    leaking, alternating = TraceBuilder(), TraceBuilder()
+    for step in range(8):
+        leaking.memory(10 * step, 100, allocated=1_000 + 100 * step, reserved=9_000)
+        alternating.memory(10 * step, 100, allocated=1_000 + 500 * (step % 2), reserved=9_000)
+    steps = steps_of(*((10 * n + 5, 10 * n + 15) for n in range(8)))
+    assert measure_allocator(leaking.build(), steps).steady_growth_per_step_bytes == 100.0
+    assert measure_allocator(alternating.build(), steps).steady_growth_per_step_bytes == 0.0
+    assert measure_allocator(leaking.build(), steps_of((5, 15), (15, 25))).steady_growth_per_step_bytes is None
+
+
 def test_growth_across_a_window_that_is_not_steady_does_not_count() -> None:
     builder = TraceBuilder()
     builder.memory(0, 100, allocated=100, reserved=900)
@@ -107,3 +118,13 @@ def test_emptied_cache_shows_527_mallocs_and_527_frees_in_5_steps() -> None:
     assert allocator.report.device_malloc.count == 527
     assert allocator.report.device_free.count == 527
     assert set(allocator.window.tolist()) == {0, 1, 2, 3, 4}
+
+
+@pytest.mark.shared
+def test_allocator_events_of_a_real_recording_give_peaks() -> None:
+    allocator = measure_allocator(trace := recording("traces/h200/empty.pt.trace.json.gz"), profiler_steps(trace))
+    assert (allocator.report.allocations or 0) + (allocator.report.frees or 0) == int((trace.memory.device >= 0).sum())
+    assert allocator.report.peak_allocated_bytes == int(trace.memory.allocated_bytes.max())
+    assert allocator.curve is not None
+    assert max(allocator.curve.allocated_bytes) == allocator.report.peak_allocated_bytes
+    assert max(allocator.curve.reserved_bytes) == allocator.report.peak_reserved_bytes

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.builders import TraceBuilder, ns
 from tests.measures.handmade import devices_of, recording
@@ -144,3 +146,24 @@ def test_graph_of_425_kernels_shares_one_launch() -> None:
     assert len(graph) == 1
     assert launches.report.count == len(set(launches.call.tolist()))
     assert int((launches.call == graph[0]).sum()) == len(trace.activities) - (launches.report.count - 1)
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 5), st.integers(0, 20), st.integers(1, 15)), max_size=12))
+def test_depth_and_lateness_agree_with_looking_at_every_pair(rows: list[tuple[int, int, int, int]]) -> None:
+    builder = TraceBuilder()
+    for began, call, delay, length in rows:
+        builder.kernel("k", began + call + delay, began + call + delay + length, launch=(began, began + call))
+    trace = builder.build()
+    devices = devices_of(trace)
+    launches = measure_launches(trace, devices)
+    starts, ends = trace.activities.start_ns.tolist(), trace.activities.end_ns.tolist()
+    for row, began in enumerate(launches.call_start_ns.tolist()):
+        earlier = [i for i, other in enumerate(launches.call_start_ns.tolist()) if other < began and ends[i] > began]
+        assert launches.queue_depth[row] == len(earlier)
+        has_run = any(end < began for end in ends)
+        runs_or_will_end = any(s <= began < e for s, e in zip(starts, ends, strict=True))
+        just_ended = any(end == began for end in ends)
+        idle_then = has_run and not runs_or_will_end and not just_ended and any(s > began for s in starts)
+        next_start = min((s for s in starts if s > began), default=None)
+        expected = idle_then and (not earlier or starts[row] == next_start)
+        assert bool(launches.host_bound[row]) == expected

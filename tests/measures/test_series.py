@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
 from tests.builders import TraceBuilder
 from tests.measures.handmade import devices_of, ledger_of, steps_of
 from traceanalyzer.measures.allocator import measure_allocator
@@ -34,6 +38,14 @@ def test_gaps_are_binned_by_cause_and_keep_their_sum() -> None:
     assert len(python.edges) == len(python.count) + 1
     # a gap longer than the last edge widens the last bin instead of falling out
     assert sum(histograms["input_wait"].ns) == 20_000_000_000
+
+
+def test_what_one_cause_takes_of_one_gap_is_one_piece() -> None:
+    idle = ledger_of((0, 1, Cause.PYTHON, 0), (1, 3, Cause.LAUNCH_CALL, 0), (3, 7, Cause.PYTHON, 0))
+    idle = replace(idle, gap=np.zeros(3, dtype=np.int32))
+    histogram = _series(TraceBuilder(), idle).gap_histogram_by_cause["python"]
+    assert sum(histogram.count) == 1
+    assert max(histogram.ns) == 5_000
 
 
 def test_every_gap_lies_between_its_bins_edges() -> None:

@@ -13,6 +13,7 @@ from traceanalyzer.model.trace import Trace
 from traceanalyzer.results.analysis import AllocatorReport, CallTotal, MemoryCurve
 
 CURVE_POINTS = 4000
+_TREND_STEPS = 500  # pairs grow with the square
 _KINDS = (CallKind.DEVICE_MALLOC, CallKind.DEVICE_FREE, CallKind.HOST_ALLOC, CallKind.HOST_FREE)
 
 
@@ -32,6 +33,8 @@ class Allocator:
         curve_is_driver: Whether the curve shows memory taken from the driver instead of the framework allocator.
         largest_steady_growth_bytes: Largest growth of allocated bytes between the starts of consecutive steady
             steps, or None when unknown.
+        steady_growth_per_step_bytes: Trend of allocated bytes at the starts of steady steps: the median of the slopes
+            between all pairs of them, so that steps taking turns between two levels show none; None with fewer than 3.
         allocated_at_step_start: Allocated bytes at the start of each step window; -1 unknown.
         driver_allocations: Device memory obtained from the driver, by events; None without such events.
         driver_peak_bytes: Peak of device memory held from the driver since the recording began, or None.
@@ -47,6 +50,7 @@ class Allocator:
     curve: MemoryCurve | None
     curve_is_driver: bool
     largest_steady_growth_bytes: int | None
+    steady_growth_per_step_bytes: float | None
     allocated_at_step_start: IntArray
     driver_allocations: int | None
     driver_peak_bytes: int | None
@@ -82,6 +86,7 @@ def measure_allocator(trace: Trace, steps: Steps) -> Allocator:
         curve=curve,
         curve_is_driver=curve_is_driver,
         largest_steady_growth_bytes=_largest_growth(at_step, steps),
+        steady_growth_per_step_bytes=_trend(at_step, steps),
         allocated_at_step_start=at_step,
         driver_allocations=int((memory.delta_bytes[driver] > 0).sum()) if len(driver) else None,
         driver_peak_bytes=int(held.max()) if len(driver) else None,
@@ -148,6 +153,17 @@ def _largest_growth(at_step: IntArray, steps: Steps) -> int | None:
     )
     growth = (at_step[1:] - at_step[:-1])[both]
     return int(growth.max()) if len(growth) else None
+
+
+def _trend(at_step: IntArray, steps: Steps) -> float | None:
+    step = np.flatnonzero((steps.step_class == STEADY) & (at_step >= 0))
+    if len(step) < 3:
+        return None
+    if len(step) > _TREND_STEPS:
+        step = step[np.linspace(0, len(step) - 1, _TREND_STEPS).astype(np.int64)]
+    earlier, later = np.triu_indices(len(step), k=1)
+    rise = at_step[step[later]] - at_step[step[earlier]]
+    return float(np.median(rise / (step[later] - step[earlier])))
 
 
 def _curve(time: IntArray, allocated: IntArray, reserved: IntArray) -> MemoryCurve | None:

@@ -39,18 +39,29 @@ def measure_series(idle: IdleLedger, launches: Launches, copies: Copies, allocat
 
 
 def _gap_histogram(idle: IdleLedger) -> dict[str, Histogram]:
-    result: dict[str, Histogram] = {}
-    duration = idle.duration_ns
-    inside = idle.in_span == 1
+    """Bin, per cause, the time it took of each gap (a gap's slices of one cause are one piece here)."""
+    inside = np.flatnonzero(idle.in_span == 1)
+    if not len(inside):
+        return {}
+    gap, device = idle.gap[inside], idle.device[inside]
+    # pieces are in time order per device, so those of one gap are neighbours
+    number = np.cumsum(np.concatenate(([0], (gap[1:] != gap[:-1]) | (device[1:] != device[:-1]))))
+    key = number * len(CAUSES) + idle.cause[inside]
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    first = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
+    taken = np.add.reduceat(idle.duration_ns[inside][order], first)
+    cause = key[first] % len(CAUSES)
     edges = list(EDGES_NS)
-    if inside.any() and int(duration[inside].max()) >= edges[-1]:
-        edges.append(int(duration[inside].max()) + 1)
-    for code in np.unique(idle.cause[inside]).tolist():
-        chosen = duration[inside & (idle.cause == code)]
-        place = np.searchsorted(edges, chosen, side="right") - 1
+    if int(taken.max()) >= edges[-1]:
+        edges.append(int(taken.max()) + 1)
+    place = np.searchsorted(edges, taken, side="right") - 1
+    result: dict[str, Histogram] = {}
+    for code in np.unique(cause).tolist():
+        mine = cause == code
         total = np.zeros(len(edges) - 1, dtype=np.int64)
-        np.add.at(total, place, chosen)
-        count = np.bincount(place, minlength=len(edges) - 1)
+        np.add.at(total, place[mine], taken[mine])
+        count = np.bincount(place[mine], minlength=len(edges) - 1)
         result[CAUSES[code].value] = Histogram(edges=edges, count=count.tolist(), ns=total.tolist())
     return result
 

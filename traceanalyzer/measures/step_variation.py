@@ -6,7 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceanalyzer.measures.arithmetic import count_per_window, covered_within, sum_per_window, union_of, windows_of
+from traceanalyzer.measures.arithmetic import (
+    count_per_window,
+    covered_within,
+    sum_by,
+    sum_per_window,
+    union_of,
+    windows_of,
+)
 from traceanalyzer.measures.copies import Copies
 from traceanalyzer.measures.device_timeline import DeviceTimeline
 from traceanalyzer.measures.gap_attribution import IdleLedger
@@ -86,9 +93,7 @@ def measure_step_series(
         boundary = steps.end_ns - marker_end - after_marker
         max_gap = _longest_idle(steps, device)
         kinds = _busy_by_kind(steps, device, busy)
-        mine = idle.device == device.device_id
-        for code in np.unique(idle.cause[mine & (idle.window >= 0)]).tolist():
-            causes[CAUSES[code].value] = idle.per_window(mine & (idle.cause == code), windows).tolist()
+        causes = _idle_by_cause(idle, device, windows)
         ours = kernels.device == device.device_id
         kernel_ns = sum_per_window(kernels.window[ours], kernels.duration_ns[ours], windows)
         families = _families(kernels, ours, windows)
@@ -113,6 +118,15 @@ def measure_step_series(
             device_id=device.device_id if device is not None else None,
         )
     )
+
+
+def _idle_by_cause(idle: IdleLedger, device: DeviceTimeline, windows: int) -> dict[str, list[int]]:
+    """Cause → idle per window, of the causes that occur."""
+    rows = np.flatnonzero((idle.device == device.device_id) & (idle.window >= 0))
+    if not len(rows):
+        return {}
+    table = sum_by((len(CAUSES), windows), (idle.cause[rows], idle.window[rows]), idle.duration_ns[rows])
+    return {CAUSES[code].value: table[code].tolist() for code in np.flatnonzero(table.any(axis=1)).tolist()}
 
 
 def _busy_by_kind(steps: Steps, device: DeviceTimeline, busy: IntArray) -> dict[str, list[int]]:
@@ -153,8 +167,7 @@ def _families(
     if not count or not windows:
         return {}
     rows = np.flatnonzero(ours & (kernels.window >= 0))
-    table = np.zeros((count, windows), dtype=np.int64)
-    np.add.at(table, (kernels.family[rows], kernels.window[rows]), kernels.duration_ns[rows])
+    table = sum_by((count, windows), (kernels.family[rows], kernels.window[rows]), kernels.duration_ns[rows])
     total = table.sum(axis=1)
     ranked = sorted((i for i in range(count) if total[i] > 0), key=lambda i: (-int(total[i]), kernels.families[i]))
     result = {kernels.families[i]: table[i].tolist() for i in ranked[:TOP_FAMILIES]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceanalyzer.measures import Measures
+from traceanalyzer.measures.arithmetic import sum_by
 from traceanalyzer.measures.device_timeline import DeviceTimeline
 from traceanalyzer.measures.gap_attribution import IdleLedger
 from traceanalyzer.measures.launches import Launches
@@ -89,7 +90,7 @@ def integrity_report(trace: Trace, launches: Launches) -> IntegrityReport:
         notes.append(
             f"{orphans} kernels were launched but no GPU activity was recorded."
             if orphans
-            else "The recording holds no GPU activity."
+            else "no GPU activity in this recording"
         )
     return IntegrityReport(
         verdict=verdict,
@@ -116,11 +117,10 @@ def _device_report(device: DeviceTimeline, idle: IdleLedger) -> DeviceReport:
     in_span = np.flatnonzero(mine & (idle.in_span == 1))
     in_window = np.flatnonzero(mine & (idle.window >= 0))
     duration = idle.duration_ns
-    by_pair = np.zeros((len(CAUSES), len(PHASES)), dtype=np.int64)
-    np.add.at(by_pair, (idle.cause[in_span], idle.phase[in_span]), duration[in_span])
-    by_class = np.zeros((len(CAUSES), len(PHASES), len(STEP_CLASSES)), dtype=np.int64)
+    pair = (len(CAUSES), len(PHASES))
+    by_pair = sum_by(pair, (idle.cause[in_span], idle.phase[in_span]), duration[in_span])
     place = (idle.cause[in_window], idle.phase[in_window], idle.step_class[in_window])
-    np.add.at(by_class, place, duration[in_window])
+    by_class = sum_by((*pair, len(STEP_CLASSES)), place, duration[in_window])
     return DeviceReport(
         device_id=device.device_id,
         name=device.name or None,

@@ -19,7 +19,7 @@ _DEVICE_WIDE = re.compile(r"(Device|Ctx|Thread)Synchronize")
 
 @dataclass(frozen=True, slots=True)
 class Synchronisations:
-    """One row per waiting call (``*Synchronize``), in time order.
+    """One row per ``*Synchronize`` call, in time order; copies that block by themselves are rows of ``Copies``.
 
     Attributes:
         call: Row of ``Trace.calls``.
