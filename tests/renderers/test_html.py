@@ -210,8 +210,8 @@ def test_the_payload_restores_every_slice() -> None:
             assert (name, category) == (original.slices.name[i], original.slices.category[i])
         last, links = 0, []
         for link in encoded.get("l", []):
-            last += link or 0
-            links.append(-1 if link is None else last)
+            last += link - 1 if link > 0 else link
+            links.append(last if link else -1)
         assert links == original.slices.link
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 WIDTH_IN = 7.4
 WIDE_IN = 13.0
 HEIGHT_IN = 2.7
+LEFT_IN, RIGHT_IN, TOP_IN, BOTTOM_IN = 0.68, 0.28, 0.1, 0.58
 MAX_BARS = 240
 MAX_POINTS = 400
 
@@ -122,9 +123,12 @@ def _render(
         "grid.color": line,
     }
     with mpl.rc_context(settings):
-        canvas = Canvas(figsize=(width_in, HEIGHT_IN), layout="constrained")
+        canvas = Canvas(figsize=(width_in, HEIGHT_IN))
         FigureCanvasSVG(canvas)
-        paint(canvas.add_subplot(), colours)
+        # fixed margins: measuring every label to lay them out would double the time
+        left, bottom = LEFT_IN / width_in, BOTTOM_IN / HEIGHT_IN
+        box = (left, bottom, 1 - left - RIGHT_IN / width_in, 1 - bottom - TOP_IN / HEIGHT_IN)
+        paint(canvas.add_axes(box), colours)
         buffer = io.BytesIO()
         canvas.savefig(
             buffer,

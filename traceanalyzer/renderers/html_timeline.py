@@ -20,7 +20,7 @@ def timeline_payload(rank: RankReport) -> dict[str, Any]:
 
     Returns:
         What ``assets/model.js`` decodes: ``s`` start differences, ``d`` durations, ``n`` pair indices, ``p`` depths,
-        ``m`` ``[index, count]`` of merged slices, ``l`` link differences (null: none), ``t`` and ``v`` of counters.
+        ``m`` ``[index, count]`` of merged slices, ``l`` links as ``_links`` writes them, ``t`` and ``v`` of counters.
     """
     timeline = rank.timeline
     pairs: dict[tuple[int, int], int] = {}
@@ -74,12 +74,20 @@ def _slices(slices: TrackSlices, pairs: dict[tuple[int, int], int]) -> dict[str,
     if slices.merged:
         made["m"] = [[i, count] for i, count in enumerate(slices.merged) if count > 1]
     if slices.link:
-        links: list[int | None] = []
-        last = 0
-        for link in slices.link:
-            links.append(None if link < 0 else link - last)
-            last = last if link < 0 else link
-        made["l"] = links
+        made["l"] = _links(slices.link)
+    return made
+
+
+def _links(links: list[int]) -> list[int]:
+    """Differences to the last link given, made room for 0 as "none": most slices of a thread have no link."""
+    made = []
+    last = 0
+    for link in links:
+        if link < 0:
+            made.append(0)
+        else:
+            made.append(link - last + (link >= last))
+            last = link
     return made
 
 

@@ -201,9 +201,9 @@ function decodeTrack(data) {
     row.end[at] = start[i] + data.d[i];
     row.pair[at] = data.n[i];
     row.merged[at] = merged.get(i) ?? 1;
-    // links are differences to the last link given; null stands for none
-    if (data.l && data.l[i] !== null) {
-      link += data.l[i];
+    // 0 stands for no link, so differences from 0 on are written one higher
+    if (data.l && data.l[i]) {
+      link += data.l[i] > 0 ? data.l[i] - 1 : data.l[i];
       row.link[at] = link;
     }
   }
