@@ -206,6 +206,7 @@ class TraceBuilder:
         *,
         thread: int = MAIN,
         shapes: str | None = None,
+        domain: str | None = None,
     ) -> None:
         """Add a host slice of any kind."""
         self._slices.append(
@@ -216,6 +217,7 @@ class TraceBuilder:
                 "name": self.code(name),
                 "kind": int(kind),
                 "shapes": self.code(shapes) if shapes is not None else -1,
+                "domain": self.code(domain) if domain is not None else -1,
             }
         )
 
@@ -223,9 +225,9 @@ class TraceBuilder:
         """Add a framework operator."""
         self.slice(name, start, end, SliceKind.OPERATOR, thread=thread, shapes=shapes)
 
-    def annotation(self, name: str, start: float, end: float, *, thread: int = MAIN) -> None:
-        """Add a user range."""
-        self.slice(name, start, end, SliceKind.ANNOTATION, thread=thread)
+    def annotation(self, name: str, start: float, end: float, *, thread: int = MAIN, domain: str | None = None) -> None:
+        """Add a user range, or one of a library when an NVTX domain is given."""
+        self.slice(name, start, end, SliceKind.ANNOTATION, thread=thread, domain=domain)
 
     def step(self, number: int, start: float, end: float, *, thread: int = MAIN) -> None:
         """Add a ``ProfilerStep#N`` range."""
@@ -252,7 +254,15 @@ class TraceBuilder:
         )
 
     def wait(
-        self, start: float, end: float, *, kind: int, stream: int = 7, device: int = 0, correlation: int = -1
+        self,
+        start: float,
+        end: float,
+        *,
+        kind: int,
+        stream: int = 7,
+        device: int = 0,
+        correlation: int = -1,
+        source_correlation: int = -1,
     ) -> None:
         """Add a synchronisation row (``WaitKind``)."""
         self._waits.append(
@@ -263,6 +273,7 @@ class TraceBuilder:
                 "stream": stream,
                 "device": device,
                 "correlation": correlation,
+                "source_correlation": source_correlation,
             }
         )
 

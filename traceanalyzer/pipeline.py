@@ -1,10 +1,172 @@
-"""read → measure → check → Analysis."""
+"""read → measure → check → Analysis: the one function behind the command line and the Python interface."""
 
 from __future__ import annotations
 
-from traceanalyzer.results.analysis import Analysis
+import time
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+
+from traceanalyzer import __version__
+from traceanalyzer.errors import UsageError
+from traceanalyzer.measures import Measures, Options
+from traceanalyzer.measures.frames import MeasuredFrames
+from traceanalyzer.measures.provenance import configuration_of, recorded_with
+from traceanalyzer.measures.summary import summarise_rank
+from traceanalyzer.measures.timeline import build_timeline
+from traceanalyzer.model.trace import Recording, Source, Trace
+from traceanalyzer.readers import open_recording
+from traceanalyzer.results.analysis import Analysis, Input, RankReport, Tool
+from traceanalyzer.results.document import read_document
+from traceanalyzer.results.finding import Finding
+from traceanalyzer.results.timeline import Timeline
+from traceanalyzer.results.vocabulary import Status
+from traceanalyzer.rules.run import check_all, order
+
+HIGHLIGHTS_PER_FINDING = 3
+
+PathArgument = str | PathLike[str]
+ReadProgress = Callable[[str, int, int], None]
+"""Called with (input, bytes done, bytes in all) while an input is read; bytes in all is 0 when unknown."""
 
 
-def analyze(path: str) -> Analysis:
-    """Analyse one recording."""
-    raise NotImplementedError
+def analyze(
+    path: PathArgument | Sequence[PathArgument],
+    *,
+    step_marker: str | None = None,
+    steps: tuple[int | None, int | None] | None = None,
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    progress: ReadProgress | None = None,
+    timings: MutableMapping[str, float] | None = None,
+) -> Analysis:
+    """Find out why the GPU was idle.
+
+    Args:
+        path: A recording, a run folder, or several recordings of one run (one per rank). An Analysis in JSON is
+            returned as it is.
+        step_marker: Name of the range that marks a training step; by default one is looked for.
+        steps: Half-open selection of steps by position, ``(first, end)``; None for all.
+        select: Check only these rules (code, slug or a prefix of the code).
+        ignore: Leave these rules out.
+        progress: Told how far reading is.
+        timings: Filled with the seconds each stage took.
+
+    Returns:
+        The document, with one entry in ``ranks`` per process.
+
+    Raises:
+        TraceAnalyzerError: An input is not usable, inputs contradict each other, or a rule is unknown.
+    """
+    paths = [path] if isinstance(path, (str, PathLike)) else list(path)
+    if not paths:
+        raise UsageError("no input given; name a recording")
+    clock = _Stages(timings if timings is not None else {})
+    if len(paths) == 1 and (document := read_document(Path(paths[0]))) is not None:
+        if step_marker is not None or steps is not None or select or ignore:
+            raise UsageError(f"{paths[0]}: an analysis cannot be analysed again with other options; name the recording")
+        return document
+    with clock("read"):
+        recordings = [_read(str(name), progress) for name in paths]
+    _refuse_repeated(recordings)
+    ranks: list[RankReport] = []
+    findings: list[Finding] = []
+    measured: list[Measures] = []
+    for trace in _ranks(recordings):
+        measures = Measures(trace, Options(step_marker=step_marker, steps=steps))
+        with clock("measure"):
+            _ = measures.idle  # what every rule starts from, so that its time is not blamed on the first rule
+        with clock("check"):
+            found = check_all(measures, select, ignore)
+        with clock("summarise"):
+            ranks.append(summarise_rank(measures, _timeline(measures, found)))
+        findings += found
+        measured.append(measures)
+    analysis = Analysis(
+        tool=Tool(version=__version__),
+        inputs=[_input(recording.source) for recording in recordings],
+        configuration=configuration_of(measured[0]),
+        recorded_with=recorded_with(measured[0]),
+        plan=[],
+        ranks=ranks,
+        findings=order(findings),
+    )
+    return analysis.with_recording(MeasuredFrames(tuple(measured)))
+
+
+class _Stages:
+    """Adds the seconds of each stage to the caller's mapping."""
+
+    def __init__(self, timings: MutableMapping[str, float]) -> None:
+        self._timings = timings
+
+    @contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._timings[stage] = self._timings.get(stage, 0.0) + time.perf_counter() - begun
+
+
+def _read(name: str, progress: ReadProgress | None) -> Recording:
+    if progress is None:
+        return open_recording(name)
+    return open_recording(name, lambda done, total: progress(name, done, total))
+
+
+def _refuse_repeated(recordings: Sequence[Recording]) -> None:
+    seen: dict[str, str] = {}
+    for recording in recordings:
+        source = recording.source
+        if source.fingerprint in seen:
+            other = seen[source.fingerprint]
+            raise UsageError(
+                f"{source.path}: the same recording was given twice"
+                + (f" (as {other})" if other != source.path else "")
+                + "; name each recording once"
+            )
+        seen[source.fingerprint] = source.path
+
+
+def _ranks(recordings: Sequence[Recording]) -> list[Trace]:
+    """Give every trace a rank of its own, in rank order; those that do not say get the lowest free numbers."""
+    taken: dict[int, str] = {}
+    for recording in recordings:
+        for trace in recording.traces:
+            if trace.rank is None:
+                continue
+            if trace.rank in taken:
+                raise UsageError(
+                    f"{recording.source.path}: says it is rank {trace.rank}, and so does {taken[trace.rank]}; "
+                    "give one recording per rank of one run (to set two runs against each other, compare them)"
+                )
+            taken[trace.rank] = recording.source.path
+    traces = [trace for recording in recordings for trace in recording.traces]
+    free = (number for number in range(len(traces) + len(taken)) if number not in taken)
+    numbered = [trace if trace.rank is not None else replace(trace, rank=next(free)) for trace in traces]
+    return sorted(numbered, key=lambda trace: trace.rank or 0)
+
+
+def _timeline(measures: Measures, findings: Sequence[Finding]) -> Timeline:
+    firing = [finding for finding in findings if finding.status is Status.FAIL]
+    # round by round, so that every finding's first place is kept exact before any finding's second
+    places = [
+        (finding.evidence[turn].start_ns, finding.evidence[turn].end_ns, f"evidence of {finding.code}")
+        for turn in range(HIGHLIGHTS_PER_FINDING)
+        for finding in firing
+        if turn < len(finding.evidence)
+    ]
+    return build_timeline(measures.trace, measures.steps, measures.idle, measures.devices, measures.host, places)
+
+
+def _input(source: Source) -> Input:
+    return Input(
+        path=source.path,
+        format=source.format,
+        bytes=source.size_bytes,
+        fingerprint=source.fingerprint,
+        producer=source.producer or None,
+    )

@@ -19,6 +19,8 @@ def format_ns(value: float | None, *, signed: bool = False) -> str:
     """
     if value is None:
         return "n/a"
+    if value == 0:
+        return "0 ns"
     sign = "-" if value < 0 else ("+" if signed and value > 0 else "")
     size = abs(value)
     for limit, scale, unit in ((1e3, 1.0, "ns"), (1e6, 1e3, "µs"), (1e9, 1e6, "ms")):

@@ -1,1 +1,1 @@
-"""Tools run by hand."""
+"""Tools that make test data and reports; not part of the package."""

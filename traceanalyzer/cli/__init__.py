@@ -1,1 +1,116 @@
-"""The command line: one file per command; the only place that prints or exits."""
+"""The command line: one file per command; the only place that prints or exits.
+
+A command is a module with one function, and one line in ``COMMANDS``. Modules here import nothing heavy at their top,
+so that ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+
+from traceanalyzer import __version__
+from traceanalyzer.errors import TraceAnalyzerError
+
+INTERRUPTED = 130
+UNUSABLE = 2
+
+# name on the command line → module:function, in the order --help lists them
+COMMANDS: dict[str, str] = {
+    "analyze": "traceanalyzer.cli.analyze:analyze",
+    "report": "traceanalyzer.cli.report:report",
+    "explain": "traceanalyzer.cli.explain:explain",
+    "rules": "traceanalyzer.cli.rules:rules",
+    "demo": "traceanalyzer.cli.demo:demo",
+    "schema": "traceanalyzer.cli.schema:schema",
+}
+
+# typer 0.26 and later bring their own copy of click, so its exception is reached through typer
+_ClickError: type[Any] = typer.BadParameter.__mro__[2]
+
+
+def make_app() -> typer.Typer:
+    """Build the application from the registry."""
+    app = typer.Typer(
+        name="traceanalyzer",
+        help="Why was the GPU idle? Reads PyTorch-profiler and Nsight Systems recordings and names the root causes.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_top)
+    for name, target in COMMANDS.items():
+        module, function = target.split(":")
+        command: Callable[..., None] = getattr(import_module(module), function)
+        app.command(name)(command)
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        arguments: Words after the program's name; those of the process by default.
+
+    Returns:
+        The exit code: 0 done, 1 a gate fired, 2 no usable input or wrong usage, 130 interrupted.
+    """
+    words = list(arguments) if arguments is not None else sys.argv[1:]
+    try:
+        # not app(): that turns interrupts and closed pipes into exit codes of its own before they can be told apart
+        command = typer.main.get_command(make_app())
+        with command.make_context("traceanalyzer", words) as context:
+            command.invoke(context)
+        sys.stdout.flush()
+    except typer.Exit as exit_:
+        return exit_.exit_code
+    except TraceAnalyzerError as error:
+        return _fail(str(error), error.exit_code)
+    except _ClickError as error:
+        return _usage(error)
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        # the reader (head, less) has gone; nobody is left to tell, and the interpreter must not flush again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{place}{error.strerror or error}", UNUSABLE)
+    return 0
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"traceanalyzer {__version__}")
+        raise typer.Exit
+
+
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    pass  # options of the program itself; everything else is a command's
+
+
+def _usage(error: Any) -> int:
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "traceanalyzer"
+    message = error.format_message().rstrip(".")
+    if not message or type(error).__name__ == "NoArgsIsHelpError":
+        typer.echo(error.format_message())
+        return UNUSABLE
+    return _fail(f"{message}; see '{command} --help'", UNUSABLE)
+
+
+def _fail(message: str, code: int) -> int:
+    from traceanalyzer.renderers.text import visible
+
+    typer.echo(f"traceanalyzer: {visible(message)}", err=True)
+    return code

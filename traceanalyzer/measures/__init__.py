@@ -12,7 +12,9 @@ from traceanalyzer.measures.allocator import Allocator, measure_allocator
 from traceanalyzer.measures.communication import Communication, measure_communication
 from traceanalyzer.measures.copies import Copies, measure_copies
 from traceanalyzer.measures.device_timeline import DeviceTimeline, measure_device_timelines
+from traceanalyzer.measures.facts import Facts
 from traceanalyzer.measures.gap_attribution import IdleLedger, attribute_idle
+from traceanalyzer.measures.host_nesting import HostNesting, nest_host
 from traceanalyzer.measures.host_timeline import HostTimeline, flatten_host
 from traceanalyzer.measures.input_supply import InputSupply, measure_input_supply
 from traceanalyzer.measures.kernels import Kernels, measure_kernels
@@ -55,6 +57,11 @@ class Measures:
         self.recorder = recorder or {}
 
     @property
+    def trace(self) -> Trace:
+        """The recording itself, for stages that may see it (rules may not)."""
+        return self._trace
+
+    @property
     def metadata(self) -> dict[str, str]:
         """Facts about the recording (``torch``, ``with_stack``, ``profile_memory`` …)."""
         return dict(self._trace.metadata)
@@ -69,6 +76,11 @@ class Measures:
         return self._trace.names[code] if code >= 0 else ""
 
     @cached_property
+    def facts(self) -> Facts:
+        """Names, spans and numbers of single rows."""
+        return Facts(self._trace)
+
+    @cached_property
     def steps(self) -> Steps:
         """Step windows."""
         return find_steps(self._trace, self.options.step_marker, self.options.steps)
@@ -77,6 +89,11 @@ class Measures:
     def host(self) -> HostTimeline:
         """What each host thread was doing, flattened, with phases."""
         return flatten_host(self._trace)
+
+    @cached_property
+    def nesting(self) -> HostNesting:
+        """Which operator encloses which call."""
+        return nest_host(self._trace)
 
     @cached_property
     def devices(self) -> tuple[DeviceTimeline, ...]:
@@ -96,7 +113,7 @@ class Measures:
     @cached_property
     def copies(self) -> Copies:
         """Copies, their overlap with kernels and what they cost the host."""
-        return measure_copies(self._trace, self.devices, self.steps)
+        return measure_copies(self._trace, self.devices, self.steps, self.nesting)
 
     @cached_property
     def allocator(self) -> Allocator:
@@ -121,12 +138,12 @@ class Measures:
     @cached_property
     def operators(self) -> Operators:
         """Host time of framework operators."""
-        return measure_operators(self._trace)
+        return measure_operators(self._trace, self.nesting)
 
     @cached_property
     def synchronisations(self) -> Synchronisations:
         """Calls in which the host waited for the device."""
-        return measure_synchronisations(self._trace, self.steps)
+        return measure_synchronisations(self._trace, self.steps, self.copies, self.nesting)
 
     @cached_property
     def locations(self) -> Locations:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from traceanalyzer.model.schema import IntArray
+import numpy as np
+import numpy.typing as npt
+
+from traceanalyzer.model import intervals
+from traceanalyzer.model.schema import ActivityKind, CodeArray, IntArray
 from traceanalyzer.model.trace import Trace
 from traceanalyzer.results.analysis import Gaps
 
@@ -66,5 +72,89 @@ class DeviceTimeline:
 
 
 def measure_device_timelines(trace: Trace) -> tuple[DeviceTimeline, ...]:
-    """Measure every device that has at least one activity."""
-    raise NotImplementedError
+    """Measure every device that has at least one activity.
+
+    Args:
+        trace: The recording.
+
+    Returns:
+        One timeline per device, by device id; empty without GPU activity.
+    """
+    activities = trace.activities
+    names = {device.device_id: device.name for device in trace.devices}
+    collective = collective_names(trace.names, activities.name)
+    return tuple(
+        _measure(trace, int(device), names.get(int(device), ""), collective) for device in np.unique(activities.device)
+    )
+
+
+def collective_names(names: Sequence[str], used: CodeArray) -> npt.NDArray[np.bool_]:
+    """Say which names are NCCL or RCCL kernels.
+
+    Args:
+        names: The string table.
+        used: Name codes that occur.
+
+    Returns:
+        bool array indexed by name code; the last entry stands for -1.
+    """
+    table = np.zeros(len(names) + 1, dtype=np.bool_)
+    for code in np.unique(used):
+        table[code] = code >= 0 and _COLLECTIVE.search(names[code]) is not None
+    return table
+
+
+# kernels of the libraries themselves (ncclDevKernel_…, ncclKernel_…, rcclGenericKernel…), not names that mention them
+_COLLECTIVE = re.compile(r"^(?:void\s+)?(?:nccl|rccl)", re.IGNORECASE)
+
+
+def _measure(trace: Trace, device: int, name: str, collective: npt.NDArray[np.bool_]) -> DeviceTimeline:
+    rows = np.flatnonzero(trace.activities.device == device)
+    start, end = trace.activities.start_ns[rows], trace.activities.end_ns[rows]
+    kind = trace.activities.kind[rows]
+    is_kernel = (kind == ActivityKind.KERNEL) | (kind == ActivityKind.GRAPH)
+    is_communication = is_kernel & collective[trace.activities.name[rows]]
+    is_copy = kind == ActivityKind.COPY
+    is_compute = ~is_communication & ~is_copy
+
+    busy = intervals.union(start, end)
+    kernel = intervals.union(start[is_kernel], end[is_kernel])
+    compute = intervals.union(start[is_compute], end[is_compute])
+    communication = intervals.union(start[is_communication], end[is_communication])
+    copy = intervals.union(start[is_copy], end[is_copy])
+    exposed_communication = intervals.subtract(communication, compute)
+    exposed_copy = intervals.subtract(intervals.subtract(copy, compute), communication)
+    span_start, span_end = int(start[0]), int(end.max())
+    gap = intervals.complement(busy, span_start, span_end)
+    busy_ns = intervals.length(busy)
+    return DeviceTimeline(
+        device_id=device,
+        name=name,
+        rows=rows,
+        span_start_ns=span_start,
+        span_end_ns=span_end,
+        busy_start_ns=busy[0],
+        busy_end_ns=busy[1],
+        busy_ns=busy_ns,
+        idle_ns=span_end - span_start - busy_ns,
+        compute_start_ns=compute[0],
+        compute_end_ns=compute[1],
+        compute_ns=intervals.length(compute),
+        communication_ns=intervals.length(communication),
+        exposed_communication_ns=intervals.length(exposed_communication),
+        copy_ns=intervals.length(copy),
+        exposed_copy_ns=intervals.length(exposed_copy),
+        kernel_start_ns=kernel[0],
+        kernel_end_ns=kernel[1],
+        gap_start_ns=gap[0],
+        gap_end_ns=gap[1],
+        gaps=_gap_statistics(gap[1] - gap[0]),
+    )
+
+
+def _gap_statistics(lengths: IntArray) -> Gaps:
+    if not len(lengths):
+        return Gaps(count=0)
+    # "inverted_cdf" is the nearest rank: a gap that really occurred, so an integer
+    p50, p90, p99 = (int(value) for value in np.percentile(lengths, (50, 90, 99), method="inverted_cdf"))
+    return Gaps(count=len(lengths), p50_ns=p50, p90_ns=p90, p99_ns=p99, max_ns=int(lengths.max()))

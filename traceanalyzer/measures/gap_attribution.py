@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from traceanalyzer.measures.device_timeline import DeviceTimeline
+from traceanalyzer.measures.gap_links import link_gaps
+from traceanalyzer.measures.gap_walk import GAP_COLUMNS, ThreadTables, thread_tables, walk_gaps
 from traceanalyzer.measures.host_timeline import HostTimeline
 from traceanalyzer.measures.steps import Steps
 from traceanalyzer.model.schema import ByteArray, CodeArray, IntArray
@@ -105,5 +108,92 @@ class IdleLedger:
 
 
 def attribute_idle(trace: Trace, steps: Steps, host: HostTimeline, devices: tuple[DeviceTimeline, ...]) -> IdleLedger:
-    """Attribute the idle time of every device to its cause, by rules 1 to 4 of the definitions."""
-    raise NotImplementedError
+    """Attribute the idle time of every device to its cause, by rules 1 to 4 of the definitions.
+
+    Args:
+        trace: The recording.
+        steps: Its step windows.
+        host: Its flattened host threads.
+        devices: Its device timelines.
+
+    Returns:
+        The ledger; empty without devices.
+    """
+    tables = thread_tables(trace, steps, host)
+    parts = [_attribute_device(trace, steps, host, device, tables) for device in devices]
+    if not parts:
+        empty = np.empty(0, dtype=np.int32)
+        parts = [(_columns(steps, host, tables, np.empty((0, GAP_COLUMNS), dtype=np.int64)), empty)]
+    start, end, cause, phase, window, boundary, gap, activity, thread, slice_row, call_row = (
+        np.concatenate(columns) for columns in zip(*(part[0] for part in parts), strict=True)
+    )
+    step_class = np.append(steps.step_class, np.int8(-1))  # the last entry stands for window -1
+    return IdleLedger(
+        start_ns=start,
+        end_ns=end,
+        device=np.concatenate([part[1] for part in parts]).astype(np.int32),
+        cause=cause,
+        phase=phase,
+        window=window,
+        step_class=step_class[window],
+        boundary=boundary,
+        in_span=(gap >= 0).astype(np.int8),
+        gap=gap,
+        activity=activity,
+        thread=thread,
+        slice_row=slice_row,
+        call_row=call_row,
+    )
+
+
+def _attribute_device(
+    trace: Trace, steps: Steps, host: HostTimeline, device: DeviceTimeline, tables: ThreadTables
+) -> tuple[tuple[npt.NDArray[Any], ...], CodeArray]:
+    """Return the columns of one device's pieces, and the device beside each."""
+    start, end = device.gap_start_ns, device.gap_end_ns
+    gap = np.arange(len(start), dtype=np.int64)
+    if len(steps):
+        # idle of the windows before the device's first activity and after its last
+        if steps.start_ns[0] < device.span_start_ns:
+            start = np.concatenate((steps.start_ns[:1], start))
+            end = np.concatenate((np.array([device.span_start_ns], dtype=np.int64), end))
+            gap = np.concatenate((np.array([-1], dtype=np.int64), gap))
+        tail = max(device.span_end_ns, int(steps.start_ns[0]))
+        if steps.end_ns[-1] > tail:
+            start = np.concatenate((start, np.array([tail], dtype=np.int64)))
+            end = np.concatenate((end, steps.end_ns[-1:]))
+            gap = np.concatenate((gap, np.array([-1], dtype=np.int64)))
+    links = link_gaps(trace, device, start, end, steps.thread)
+    gaps: IntArray = np.column_stack(
+        (
+            start,
+            end,
+            links.thread,
+            links.call_start,
+            links.call_end,
+            links.inside_cause,
+            links.after_cause,
+            links.wait_until,
+            links.activity,
+            links.call,
+            gap,
+        )
+    ).astype(np.int64, copy=False)
+    columns = _columns(steps, host, tables, gaps)
+    return columns, np.full(len(columns[0]), device.device_id, dtype=np.int32)
+
+
+def _columns(steps: Steps, host: HostTimeline, tables: ThreadTables, gaps: IntArray) -> tuple[npt.NDArray[Any], ...]:
+    windows = np.column_stack((steps.start_ns, steps.end_ns, steps.marker_end_ns))
+    return walk_gaps(  # type: ignore[no-any-return]
+        gaps,
+        windows,
+        host.offsets,
+        host.start_ns,
+        host.end_ns,
+        host.cause,
+        host.phase,
+        host.slice_row,
+        host.call_row,
+        *tables,
+    )

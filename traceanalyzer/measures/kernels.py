@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from traceanalyzer.measures.arithmetic import windows_of
+from traceanalyzer.measures.kernel_names import Precision, is_communication, traits
 from traceanalyzer.measures.steps import Steps
-from traceanalyzer.model.schema import CodeArray, IntArray
+from traceanalyzer.model.schema import ActivityKind, ByteArray, CodeArray, IntArray
 from traceanalyzer.model.trace import Trace
-from traceanalyzer.results.analysis import KernelsReport
+from traceanalyzer.results.analysis import KernelsReport, KernelTotal
+
+__all__ = ["PRECISIONS", "Kernels", "is_communication", "issue_window", "measure_kernels"]
+
+PRECISIONS: tuple[Precision, ...] = tuple(Precision)  # codes of ``Kernels.precision``
+TOP_KERNELS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +30,13 @@ class Kernels:
         duration_ns: Kernel duration.
         family: Code into ``families``.
         families: Family names; vectorised and unrolled variants of one kernel share a family.
+        precision: Code into ``PRECISIONS``: arithmetic, as far as the name tells.
+        is_matrix: 1 for matrix products, convolutions and attention.
+        uses_tensor_cores: 1 for tensor-core kernels.
+        is_communication: 1 for collectives.
+        is_layout_conversion: 1 for kernels converting between tensor layouts.
+        grid_blocks: Thread blocks; -1 unknown.
+        block_threads: Threads per block; -1 unknown.
         report: The document part.
     """
 
@@ -30,14 +46,78 @@ class Kernels:
     duration_ns: IntArray
     family: CodeArray
     families: tuple[str, ...]
+    precision: ByteArray
+    is_matrix: ByteArray
+    uses_tensor_cores: ByteArray
+    is_communication: ByteArray
+    is_layout_conversion: ByteArray
+    grid_blocks: IntArray
+    block_threads: CodeArray
     report: KernelsReport
+
+
+def issue_window(trace: Trace, activity: IntArray, steps: Steps) -> CodeArray:
+    """Find the step window that issued activities: by their call's start, by their own start without a call.
+
+    Args:
+        trace: The recording.
+        activity: Rows of ``Trace.activities``.
+        steps: Step windows.
+
+    Returns:
+        int32 array of window indices; -1 none.
+    """
+    call = trace.activity_call[activity]
+    issued = trace.activities.start_ns[activity].copy()
+    linked = call >= 0
+    issued[linked] = trace.calls.start_ns[call[linked]]
+    return windows_of(issued, steps)
 
 
 def measure_kernels(trace: Trace, steps: Steps) -> Kernels:
     """Measure the kernels of a trace."""
-    raise NotImplementedError
+    activities = trace.activities
+    rows = np.flatnonzero(activities.kind == ActivityKind.KERNEL)
+    duration = activities.end_ns[rows] - activities.start_ns[rows]
+    codes, position = np.unique(activities.name[rows], return_inverse=True)
+    names = [trace.names[code] if code >= 0 else "" for code in codes.tolist()]
+    facts = [traits(name) for name in names]
+    families = tuple(sorted({fact.family for fact in facts}))
+    family_code = {name: code for code, name in enumerate(families)}
 
+    def spread(values: list[int]) -> ByteArray:
+        return np.array(values, dtype=np.int8)[position] if len(rows) else np.zeros(0, dtype=np.int8)
 
-def is_communication(name: str) -> bool:
-    """Say whether a kernel name is a NCCL or RCCL collective."""
-    raise NotImplementedError
+    family = np.array([family_code[f.family] for f in facts], dtype=np.int32)
+    time_sum = np.zeros(len(codes), dtype=np.int64)
+    np.add.at(time_sum, position, duration)
+    count = np.bincount(position, minlength=len(codes)) if len(rows) else np.zeros(0, dtype=np.int64)
+    order = sorted(range(len(codes)), key=lambda i: (-int(time_sum[i]), names[i]))
+    return Kernels(
+        activity=rows,
+        window=issue_window(trace, rows, steps),
+        device=activities.device[rows],
+        duration_ns=duration,
+        family=family[position] if len(rows) else np.zeros(0, dtype=np.int32),
+        families=families,
+        precision=spread([PRECISIONS.index(f.precision) for f in facts]),
+        is_matrix=spread([f.is_matrix for f in facts]),
+        uses_tensor_cores=spread([f.uses_tensor_cores for f in facts]),
+        is_communication=spread([f.is_communication for f in facts]),
+        is_layout_conversion=spread([f.is_layout_conversion for f in facts]),
+        grid_blocks=activities.grid_blocks[rows],
+        block_threads=activities.block_threads[rows],
+        report=KernelsReport(
+            count=len(rows),
+            time_sum_ns=int(duration.sum()),
+            top=[
+                KernelTotal(
+                    name=names[i],
+                    count=int(count[i]),
+                    time_ns=int(time_sum[i]),
+                    family=facts[i].family,
+                )
+                for i in order[:TOP_KERNELS]
+            ],
+        ),
+    )

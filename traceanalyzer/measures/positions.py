@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 
-from traceanalyzer.measures.steps import Steps
+import numpy as np
+
+from traceanalyzer.measures.kernel_names import family
+from traceanalyzer.measures.steps import STEADY, Steps
+from traceanalyzer.model.schema import ActivityKind, CodeArray, IntArray
 from traceanalyzer.model.trace import Trace
 from traceanalyzer.results.analysis import Positions
+
+MAX_STEPS = 300
+MIN_STEPS = 100
+MAX_CELLS = 1_200_000  # steps × positions: keeps the document below some 15 MB
+MAX_POSITIONS = MAX_CELLS // MIN_STEPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,12 +25,97 @@ class StepPositions:
     """Aligned launch sequences of the steady steps.
 
     Attributes:
+        window: Step window of each column of the report's matrices.
         report: The document part.
     """
 
+    window: IntArray
     report: Positions
 
 
 def measure_positions(trace: Trace, steps: Steps) -> StepPositions:
-    """Align every steady step's launches to the modal sequence."""
-    raise NotImplementedError
+    """Align every steady step's launches to the modal sequence.
+
+    Launches are those with an activity in the recording, of all threads, in the order they began; kernels are named
+    by family so that a vectorised variant does not count as another launch. The first launch of a step has no
+    interval (it would hold the step boundary). Long recordings are thinned evenly over their steps, and a step of
+    more than 12,000 launches is cut there.
+    """
+    call, code, names = _launch_sequence(trace)
+    start, end = trace.calls.start_ns[call], trace.calls.end_ns[call]
+    low, high = np.searchsorted(start, steps.start_ns), np.searchsorted(start, steps.end_ns)
+    steady = np.flatnonzero((steps.step_class == STEADY) & (high > low)).tolist()
+    bounds = {w: slice(int(low[w]), int(high[w])) for w in steady}
+    sequences = {w: code[bounds[w]] for w in steady}
+    if not steady:
+        return StepPositions(np.zeros(0, dtype=np.int64), Positions(name=[], interval_ns=[], launch_call_ns=[]))
+    counts = Counter(sequence.tobytes() for sequence in sequences.values())
+    modal_bytes = counts.most_common(1)[0][0]
+    modal = np.frombuffer(modal_bytes, dtype=np.int32)[:MAX_POSITIONS]
+    kept = _thin(steady, max(MIN_STEPS, min(MAX_STEPS, MAX_CELLS // len(modal))))
+    interval = np.full((len(modal), len(kept)), -1, dtype=object)
+    interval[:] = None
+    launch_call = interval.copy()
+    alignments: dict[bytes, tuple[IntArray, IntArray]] = {}
+    for column, w in enumerate(kept):
+        rows = bounds[w]
+        key = sequences[w].tobytes()
+        if key not in alignments:
+            alignments[key] = _align(modal, sequences[w])
+        position, taken = alignments[key]
+        launch_call[position, column] = (end[rows] - start[rows])[taken]
+        between = np.concatenate(([0], np.diff(end[rows])))
+        inner = taken > 0
+        interval[position[inner], column] = between[taken[inner]]
+    return StepPositions(
+        window=np.array(kept, dtype=np.int64),
+        report=Positions(
+            name=[names[c] for c in modal.tolist()], interval_ns=interval.tolist(), launch_call_ns=launch_call.tolist()
+        ),
+    )
+
+
+def _launch_sequence(trace: Trace) -> tuple[IntArray, CodeArray, list[str]]:
+    """Launch calls in start order, each with a code of the name of what it enqueued."""
+    activities, calls = trace.activities, trace.calls
+    rows = np.flatnonzero(trace.activity_call >= 0)
+    call, first, count = np.unique(trace.activity_call[rows], return_index=True, return_counts=True)
+    order = np.argsort(calls.start_ns[call], kind="stable")
+    call, first, count = call[order], first[order], count[order]
+    activity = rows[first]
+    is_many = count > 1  # a graph: named by its call
+    name = np.where(is_many, calls.name[call], activities.name[activity])
+    is_kernel = (activities.kind[activity] == ActivityKind.KERNEL) & ~is_many
+    table: dict[str, int] = {}
+    code = np.full(len(call), -1, dtype=np.int32)
+    for kernel in (True, False):
+        for c in np.unique(name[is_kernel == kernel]).tolist():
+            text = trace.names[c] if c >= 0 else ""
+            label = family(text) if kernel else text
+            code[(name == c) & (is_kernel == kernel)] = table.setdefault(label, len(table))
+    return call, code, list(table)
+
+
+def _thin(steady: list[int], limit: int) -> list[int]:
+    if len(steady) <= limit:
+        return steady
+    chosen = np.linspace(0, len(steady) - 1, limit).round().astype(np.int64)
+    return [steady[i] for i in chosen.tolist()]
+
+
+def _align(modal: CodeArray, sequence: CodeArray) -> tuple[IntArray, IntArray]:
+    """Match positions of the modal sequence with places of another; both results are rising."""
+    shorter = min(len(modal), len(sequence))
+    differs = np.flatnonzero(modal[:shorter] != sequence[:shorter])
+    head = int(differs[0]) if len(differs) else shorter
+    rest = shorter - head
+    differs = np.flatnonzero(modal[::-1][:rest] != sequence[::-1][:rest])
+    tail = int(differs[0]) if len(differs) else rest
+    # what equal ends leave over is short, so the quadratic matcher stays cheap
+    middle_modal = modal[head : len(modal) - tail].tolist()
+    middle = sequence[head : len(sequence) - tail].tolist()
+    blocks = SequenceMatcher(None, middle_modal, middle, autojunk=False).get_matching_blocks()
+    pairs = [(np.arange(head), np.arange(head))]
+    pairs += [(head + b.a + np.arange(b.size), head + b.b + np.arange(b.size)) for b in blocks]
+    pairs.append((np.arange(len(modal) - tail, len(modal)), np.arange(len(sequence) - tail, len(sequence))))
+    return np.concatenate([p[0] for p in pairs]), np.concatenate([p[1] for p in pairs])

@@ -18,6 +18,7 @@ import numpy.typing as npt
 IntArray = npt.NDArray[np.int64]
 CodeArray = npt.NDArray[np.int32]
 ByteArray = npt.NDArray[np.int8]
+BoolArray = npt.NDArray[np.bool_]
 
 ABSENT = -1
 
@@ -202,6 +203,7 @@ class Slices(Table):
     shapes: CodeArray = column(np.int32, "input shapes as compact JSON, code into Trace.names; -1 not recorded", -1)
     domain: CodeArray = column(np.int32, "NVTX domain, code into Trace.names; -1 default or none", -1)
     stack_parent: IntArray = column(np.int64, "Python frame: id of the calling frame; -1 unknown", -1)
+    stack_id: IntArray = column(np.int64, "Python frame: its own id, which stack_parent refers to; -1 unknown", -1)
 
 
 @dataclass(frozen=True, slots=True)

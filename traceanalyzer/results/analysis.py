@@ -6,13 +6,30 @@ to the rank's ``origin_ns``, which is a string because epoch nanoseconds exceed 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Protocol, cast
+
 import msgspec
 
+from traceanalyzer.errors import UsageError
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.timeline import Timeline
 from traceanalyzer.results.vocabulary import StepClass, StepSource
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 SCHEMA = "traceanalyzer.analysis/1"
+_RECORDING = "_tables"
+
+
+class RecordingFrames(Protocol):
+    """Tables that only the recording itself can give."""
+
+    def gaps(self) -> pd.DataFrame:
+        """One row per idle piece."""
+
+    def kernels(self) -> pd.DataFrame:
+        """One row per kernel."""
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
@@ -363,8 +380,33 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     run_ahead: RunAhead | None = None
 
 
+class RangeReport(msgspec.Struct, frozen=True, kw_only=True):
+    """All instances of one user range (NVTX range, ``record_function``) of one domain.
+
+    Attributes:
+        name: Range name.
+        domain: NVTX domain, empty for the default one.
+        count: Instances.
+        time_ns: Their lengths on the host, summed.
+        activities: GPU activities launched inside them on their own thread.
+        projected_ns: Their GPU projections (first start to last end of those activities), summed.
+        projected_idle_ns: Idle of the busiest device inside the projections, summed.
+    """
+
+    name: str
+    domain: str
+    count: int
+    time_ns: int
+    activities: int
+    projected_ns: int
+    projected_idle_ns: int
+
+
 class RankReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One process and its devices."""
+    """One process and its devices.
+
+    ``ranges`` holds the user ranges with most host time, at most 100 names.
+    """
 
     rank: int
     world_size: int
@@ -381,11 +423,16 @@ class RankReport(msgspec.Struct, frozen=True, kw_only=True):
     observer: ObserverReport
     series: Series
     timeline: Timeline
+    ranges: list[RangeReport] = []
 
 
-class Analysis(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole document. Renderers and comparison read only this."""
+class Analysis(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """The whole document. Renderers and comparison read only this.
 
+    The frames are pandas tables with one row per thing; times in them are integer ns relative to the rank's origin.
+    """
+
+    schema: str = SCHEMA
     tool: Tool
     inputs: list[Input]
     configuration: Configuration
@@ -393,7 +440,6 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     plan: list[PlanStep]
     ranks: list[RankReport]
     findings: list[Finding]
-    schema: str = SCHEMA
 
     def to_json(self) -> bytes:
         """Encode as UTF-8 JSON, one key order, no clock inside: equal input gives equal bytes."""
@@ -407,3 +453,45 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
             msgspec.ValidationError: The text is not an Analysis of this schema.
         """
         return msgspec.json.decode(text, type=cls)
+
+    def with_recording(self, source: RecordingFrames) -> Analysis:
+        """Return this document with the tables of its recording at hand; they are not part of the JSON."""
+        document = msgspec.structs.replace(self)
+        document.__dict__[_RECORDING] = source
+        return document
+
+    def steps(self) -> pd.DataFrame:
+        """One row per step window: ``rank``, ``step``, ``name``, ``class`` and every per-step series as a column."""
+        from traceanalyzer.results.frames import steps_frame
+
+        return steps_frame(self)
+
+    def idle(self) -> pd.DataFrame:
+        """Idle time of each device over its span: ``rank``, ``device_id``, ``cause``, ``phase``, ``ns``."""
+        from traceanalyzer.results.frames import idle_frame
+
+        return idle_frame(self)
+
+    def gaps(self) -> pd.DataFrame:
+        """One row per idle piece, with its cause, phase, step and place in the code; needs the recording.
+
+        Raises:
+            UsageError: The document was loaded from JSON, which holds no single gaps.
+        """
+        return self._recording("gaps").gaps()
+
+    def kernels(self) -> pd.DataFrame:
+        """One row per kernel, with its name, family, device, duration and step; needs the recording.
+
+        Raises:
+            UsageError: The document was loaded from JSON, which holds no single kernels.
+        """
+        return self._recording("kernels").kernels()
+
+    def _recording(self, table: str) -> RecordingFrames:
+        source = self.__dict__.get(_RECORDING)
+        if source is None:
+            raise UsageError(
+                f"{table}() needs the recording, and this analysis was loaded from JSON; analyze() it again"
+            )
+        return cast("RecordingFrames", source)

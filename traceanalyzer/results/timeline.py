@@ -17,7 +17,8 @@ class TrackSlices(msgspec.Struct, frozen=True, kw_only=True):
         duration_ns: Length of each slice.
         name: Index into ``Timeline.strings``.
         depth: Row inside the track, 0 outermost.
-        category: Index into ``Timeline.strings``: activity kind, slice kind, cause, phase or step class.
+        category: Index into ``Timeline.strings``: activity kind, slice kind, cause, phase or step class (an idle
+            piece is named by its phase and categorised by its cause).
         merged: Number of original slices it stands for; 1 where exact. Empty when all are exact.
         link: Identifier shared by a launch and its activities; -1 none. Empty when the track has none.
     """
@@ -80,6 +81,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
         details: Exact windows.
         binned_below_ns: Slices shorter than this were merged in the overview; 0 when nothing was merged.
         merged_slices: How many slices were merged away.
+        notes: Sentences about what is not drawn.
     """
 
     start_ns: int
@@ -89,3 +91,4 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     details: list[Detail] = []
     binned_below_ns: int = 0
     merged_slices: int = 0
+    notes: list[str] = []

@@ -1,0 +1,1 @@
+"""Tests of the rules: one file per rule, and tests over all of them."""

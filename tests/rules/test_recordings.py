@@ -1,0 +1,148 @@
+"""What the rules say about recordings whose fault is known."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import pytest
+
+from tests.shared_data import shared
+from traceanalyzer.measures import Measures
+from traceanalyzer.readers import open_recording
+from traceanalyzer.results.finding import Finding
+from traceanalyzer.results.vocabulary import FindingKind, Status
+from traceanalyzer.rules.run import check_all
+
+pytestmark = pytest.mark.shared
+
+
+@lru_cache(maxsize=4)
+def findings_of(name: str) -> tuple[Finding, ...]:
+    """Findings of every rank of a shared recording, rank after rank."""
+    recording = open_recording(shared(name))
+    return tuple(finding for trace in recording.traces for finding in check_all(Measures(trace)))
+
+
+def firing(name: str, kind: FindingKind = FindingKind.FAULT) -> list[str]:
+    return [f.code for f in findings_of(name) if f.status is Status.FAIL and f.kind is kind]
+
+
+def h200(name: str) -> str:
+    return f"traces/h200/{name}.pt.trace.json.gz"
+
+
+@pytest.mark.parametrize(
+    "name", [h200("good"), h200("small_fp32"), h200("stack_mem"), "traces/h200/nsys_good.sqlite.gz"]
+)
+def test_a_launch_bound_run_has_no_fault_and_is_told_so(name: str) -> None:
+    assert firing(name) == []
+    assert firing(name, FindingKind.LIMITER)[0] == "TA201"
+
+
+def test_batch_two_on_a_large_device_is_told_that_its_kernels_are_too_small_and_batch_sixteen_is_not() -> None:
+    assert firing(h200("small_fp32"), FindingKind.LIMITER) == ["TA201", "TA602"]
+    assert firing(h200("good"), FindingKind.LIMITER) == ["TA201"]
+
+
+def test_mixed_precision_is_not_promised_to_a_launch_bound_run_in_fp32() -> None:
+    finding = findings_of(h200("small_fp32"))[0]
+    assert "Mixed precision would not shorten" in finding.message
+    assert not any("AMP" in step or "mixed precision" in step for step in finding.fix)
+
+
+def test_loading_in_the_main_process_comes_first_with_the_wait_measured_between_the_steps() -> None:
+    finding = findings_of(h200("workers0"))[0]
+    assert finding.code == "TA101"
+    # 287 to 303 ms in each of the four gaps between the steps
+    assert 280e6 < finding.saving_per_step_ns.likely < 303e6  # type: ignore[operator]
+    assert finding.observed["workers_needed"] == 3
+
+
+@pytest.mark.parametrize("name", ["traces/h200/nsys_workers0.sqlite.gz", "traces/h200/nsys_workers0_arrowdir"])
+def test_without_loader_ranges_the_wait_between_step_ranges_is_found(name: str) -> None:
+    assert firing(name) == ["TA101"]
+    # the gaps measured between consecutive step ranges are 148, 149, 149, 148, 193 and 157 ms
+    assert 130e6 < findings_of(name)[0].saving_per_step_ns.likely < 193e6  # type: ignore[operator]
+
+
+def test_an_emptied_cache_is_found_and_its_calls_are_not_called_churn() -> None:
+    assert firing(h200("empty")) == ["TA402"]
+    finding = findings_of(h200("empty"))[0]
+    # 527 cudaFree and 527 cudaMalloc in five steps
+    assert finding.observed["frees_per_step"] == 527 / 5
+    assert finding.observed["allocations_per_step"] == 527 / 5
+
+
+def test_pageable_input_is_found_with_a_saving_below_what_could_be_measured_on_whole_runs() -> None:
+    assert firing(h200("pageable")) == ["TA301"]
+    assert findings_of(h200("pageable"))[0].saving_per_step_ns.likely < 4e6  # type: ignore[operator]
+
+
+def test_forty_reads_per_step_that_cost_nothing_measurable_are_quiet() -> None:
+    assert firing(h200("item")) == []
+    found = {f.code: f for f in findings_of(h200("item"))}
+    assert found["TA501"].observed["waits_per_step"] > 40  # type: ignore[operator]
+
+
+def test_an_epochs_end_is_charged_to_validation_and_checkpoint_only() -> None:
+    assert firing(h200("boundary")) == ["TA801", "TA802"]
+    found = {f.code: f for f in findings_of(h200("boundary"))}
+    # the validation range lasts 1,641 ms, the checkpoint's 390 ms
+    assert 1.5e9 < found["TA801"].episode.ns < 1.642e9  # type: ignore[operator]
+    assert 0.35e9 < found["TA802"].episode.ns < 0.39e9  # type: ignore[operator]
+
+
+def test_new_shapes_in_every_step_are_plan_search() -> None:
+    finding = findings_of(h200("frag"))[0]
+    assert finding.code == "TA202"
+    # 7.9 of 8.5 s idle; 4.4 s in the backward and 3.5 s in the forward convolution
+    assert 7.7e9 < finding.saving_per_step_ns.likely * 4 < 7.95e9  # type: ignore[operator]
+    assert finding.observed["aten::convolution_backward_ns"] == pytest.approx(4.4e9, rel=0.02)
+    assert finding.observed["aten::cudnn_convolution_ns"] == pytest.approx(3.5e9, rel=0.02)
+
+
+def test_the_epochs_smaller_last_batch_is_plan_search_and_the_fix_says_drop_it() -> None:
+    finding = findings_of(h200("last_batch_yolo11x"))[0]
+    assert finding.code == "TA202"
+    assert finding.episode.ns == pytest.approx(2.0e9, rel=0.05)
+    assert finding.observed["only_in_smaller_batches"] is True
+    assert "drop_last" in finding.fix[0]
+
+
+def test_a_published_pair_before_and_after_workers_differs_in_the_loader() -> None:
+    before = "traces/public/kineto/resnet50_num_workers_0.pt.trace.json.gz"
+    after = "traces/public/kineto/resnet50_num_workers_4.pt.trace.json.gz"
+    assert firing(before)[0] == "TA101"
+    # published: the loader takes 33.37 % of the step
+    found = findings_of(before)[0]
+    assert found.message.count("33.") == 1
+    assert not {"TA101", "TA102"} & set(firing(after))
+
+
+@pytest.mark.parametrize("name", ["healthy_1pct", "healthy_judged_1pct"])
+def test_a_published_healthy_recording_raises_nothing(name: str) -> None:
+    findings = findings_of(f"traces/public/nsys_ai/{name}.sqlite.gz")
+    assert [f.code for f in findings if f.status is Status.FAIL] == []
+    assert {f.code: f.status for f in findings}["TA903"] is Status.INFORMATIVE
+
+
+@pytest.mark.parametrize(
+    "name",
+    sorted(
+        str(p)
+        for p in (
+            "traces/public/tracelens/h100_vit.json.gz",
+            "traces/public/tracelens/h100_timesformer.json.gz",
+            "traces/public/tracelens/h100_qwen_unlinked_kernels.json.gz",
+            "traces/public/tracelens/mi210_gpu_only.json.gz",
+            "traces/public/tracelens/mi300_ddp_resnet18.json.gz",
+            "traces/public/tracelens/torch_compile_triton.json.gz",
+            "traces/public/tracelens/vllm_decode_graph.json.gz",
+            "traces/public/hta/alexnet.json.gz",
+            "traces/public/hta/cpu_only_rank-34.pt.trace.json.gz",
+            "traces/public/hta/graph_launches_rank0.json.gz",
+        )
+    ),
+)
+def test_no_rule_breaks_on_recordings_of_other_tools_and_devices(name: str) -> None:
+    assert [f.code for f in findings_of(name) if f.status is Status.ERROR] == []

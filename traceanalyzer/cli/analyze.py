@@ -1,0 +1,90 @@
+"""``analyze``: recordings in, answer and reports out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from traceanalyzer.errors import UsageError
+from traceanalyzer.results.vocabulary import Severity
+
+DEFAULT_REPORT = Path("report.html")
+
+HtmlOption = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the report as one HTML file.")]
+JsonOption = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the analysis as JSON.")]
+MarkdownOption = Annotated[
+    Path | None, typer.Option("--markdown", metavar="FILE", help="Write a report for a pull-request comment.")
+]
+
+
+def analyze(
+    inputs: Annotated[
+        list[str], typer.Argument(metavar="INPUT...", help="A recording or run folder; several: one per rank of a run.")
+    ],
+    html: HtmlOption = None,
+    json: JsonOption = None,
+    markdown: MarkdownOption = None,
+    step_marker: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The range that marks a training step, when it is not found.")
+    ] = None,
+    steps: Annotated[
+        str | None, typer.Option(metavar="A:B", help="Analyse only these steps, by position: 3:10, 5: or :-1.")
+    ] = None,
+    select: Annotated[
+        list[str] | None, typer.Option(metavar="CODES", help="Check only these rules: TA301,TA4 or a slug.")
+    ] = None,
+    ignore: Annotated[list[str] | None, typer.Option(metavar="CODES", help="Leave these rules out.")] = None,
+    fail_on: Annotated[
+        Severity | None, typer.Option(help="Exit with 1 when a finding is at least this severe.")
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also say how long each stage took.")] = False,
+) -> None:
+    """Find out why the GPU was idle.
+
+    Without an output option, report.html is written and a summary printed. Existing reports are replaced. Exit code 0:
+    analysed; 1: --fail-on fired; 2: no usable input.
+    """
+    selection = parse_steps(steps) if steps is not None else None
+
+    from traceanalyzer.cli.output import ReadProgress, show, write_reports
+    from traceanalyzer.pipeline import analyze as run
+    from traceanalyzer.results.answer import reaches
+
+    timings: dict[str, float] = {}
+    with ReadProgress() as progress:
+        analysis = run(
+            list(inputs),
+            step_marker=step_marker,
+            steps=selection,
+            select=_codes(select),
+            ignore=_codes(ignore),
+            progress=progress.update,
+            timings=timings,
+        )
+    if html is None and json is None and markdown is None:
+        html = DEFAULT_REPORT
+    written = write_reports(analysis, html=html, json=json, markdown=markdown, timings=timings)
+    show(analysis, written, timings if verbose else None)
+    if fail_on is not None and reaches(analysis, fail_on):
+        raise typer.Exit(1)
+
+
+def parse_steps(text: str) -> tuple[int | None, int | None]:
+    """Read ``A:B`` as Python slices are read: either end may be missing, negative ends count from the last.
+
+    Raises:
+        UsageError: It is not of that form.
+    """
+    first, colon, end = text.partition(":")
+    try:
+        if not colon:
+            raise ValueError
+        return int(first) if first.strip() else None, int(end) if end.strip() else None
+    except ValueError:
+        raise UsageError(f"--steps {text!r} is not of the form A:B, for example 3:10 or 5:") from None
+
+
+def _codes(values: list[str] | None) -> list[str]:
+    return [code.strip() for value in values or [] for code in value.split(",") if code.strip()]

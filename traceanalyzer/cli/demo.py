@@ -1,0 +1,43 @@
+"""``demo``: the whole way from a recording to a report, on a recording that comes with the package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import traceanalyzer
+from traceanalyzer.errors import UsageError
+
+SAMPLE = "workers0.pt.trace.json.gz"
+
+
+def demo(
+    html: Annotated[Path, typer.Option("--html", metavar="FILE", help="Where the report goes.")] = Path("report.html"),
+) -> None:
+    """Analyse a sample recording: a YOLO11n training whose loader runs in the training process."""
+    from traceanalyzer.cli.output import show, write_reports
+    from traceanalyzer.pipeline import analyze
+
+    path = sample_path()
+    typer.echo(
+        f"Analysing {path.name}: three training steps of YOLO11n on an NVIDIA H200, recorded by torch.profiler.\n"
+    )
+    analysis = analyze(path)
+    written = write_reports(analysis, html=html)
+    show(analysis, written)
+    typer.echo(f"Open {html.resolve()} in a browser. Your own: traceanalyzer analyze YOUR_TRACE.json.gz")
+
+
+def sample_path() -> Path:
+    """Return the sample recording: inside the installed package, or in the checkout it runs from.
+
+    Raises:
+        UsageError: It is in neither place.
+    """
+    package = Path(traceanalyzer.__file__).parent
+    for folder in (package / "samples", package.parent / "sample_traces"):
+        if (folder / SAMPLE).is_file():
+            return folder / SAMPLE
+    raise UsageError(f"the sample recording {SAMPLE} is not installed; reinstall traceanalyzer")

@@ -1,0 +1,170 @@
+"""Writing reports (whole or not at all), the summary on the terminal and the progress bar."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, MutableMapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from traceanalyzer.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from traceanalyzer.results.analysis import Analysis
+
+STDOUT = Path("-")
+
+
+class ReadProgress:
+    """A progress bar on stderr while recordings are read; silent where stderr is not a terminal."""
+
+    def __init__(self) -> None:
+        self._bar: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self._bar = Progress(
+                TextColumn("reading {task.description}", markup=False),
+                BarColumn(),
+                DownloadColumn(),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def update(self, name: str, done: int, total: int) -> None:
+        """Move the bar of one input; ``total`` 0 means unknown."""
+        if self._bar is None:
+            return
+        if name not in self._tasks:
+            from traceanalyzer.renderers.text import shorten, visible
+
+            self._tasks[name] = self._bar.add_task(shorten(visible(Path(name).name), 40), total=total or None)
+        self._bar.update(self._tasks[name], completed=done, total=total or None)
+        if total and done >= total:
+            self._bar.update(self._tasks[name], description="done; measuring (the first time, loops are compiled)")
+
+
+def write_reports(
+    analysis: Analysis,
+    *,
+    html: Path | None = None,
+    json: Path | None = None,
+    markdown: Path | None = None,
+    timings: MutableMapping[str, float] | None = None,
+) -> list[Path]:
+    """Render and write the reports asked for; ``-`` is standard output.
+
+    Returns:
+        The files written, in the order html, json, markdown.
+
+    Raises:
+        UsageError: Two reports were given one name, or one cannot be written.
+    """
+    wanted = [path for path in (html, json, markdown) if path is not None]
+    if len({path if path == STDOUT else path.resolve() for path in wanted}) < len(wanted):
+        raise UsageError("two reports were given the same name; each needs its own file")
+    begun = time.perf_counter()
+    if html is not None:
+        from traceanalyzer.renderers.html import render_html
+
+        write_report(html, render_html(analysis))
+    if json is not None:
+        from traceanalyzer.renderers.json import render_json
+
+        write_report(json, render_json(analysis))
+    if markdown is not None:
+        from traceanalyzer.renderers.markdown import render_markdown
+
+        write_report(markdown, render_markdown(analysis))
+    if timings is not None:
+        timings["render"] = time.perf_counter() - begun
+    return wanted
+
+
+def show(analysis: Analysis, written: Sequence[Path], timings: Mapping[str, float] | None = None) -> None:
+    """Print the summary and where the reports are; nothing where a report itself went to standard output."""
+    if STDOUT in written:
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    from traceanalyzer.renderers.terminal import print_summary
+    from traceanalyzer.renderers.text import visible
+
+    console = Console(highlight=False)
+    print_summary(analysis, console)
+    if written:
+        console.print(Text("\nReports: " + ", ".join(visible(str(path)) for path in written)), soft_wrap=True)
+    if timings:
+        console.print(Text("Seconds: " + ", ".join(f"{stage} {spent:.2f}" for stage, spent in timings.items())))
+
+
+def write_report(path: Path, text: str) -> None:
+    """Replace ``path`` by a file holding ``text``; a failure leaves what was there before.
+
+    Args:
+        path: Where the report goes. ``/dev/stdout`` and the like are written directly.
+        text: The report.
+
+    Raises:
+        UsageError: The report cannot be written there.
+    """
+    if path == STDOUT:
+        sys.stdout.write(text)
+        return
+    try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            with path.open(
+                "w", encoding="utf-8", errors="backslashreplace"
+            ) as stream:  # a device or a pipe cannot be renamed over
+                stream.write(text)
+            return
+        _replace(path.resolve(), text)
+    except OSError as error:
+        raise UsageError(f"{path}: the report could not be written: {error.strerror or error}") from error
+
+
+def _replace(path: Path, text: str) -> None:
+    # resolve() above: a report behind a symbolic link is replaced, not the link
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "it is a folder")
+    if path.exists() and not os.access(path, os.W_OK):
+        # renaming over it would work all the same, which is not what a read-only file asks for
+        raise PermissionError(errno.EACCES, "it is read-only")
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
+    handle, aside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as stream:
+            stream.write(text)
+        Path(aside).chmod(mode)
+        Path(aside).replace(path)
+    except BaseException:
+        Path(aside).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    # the only way to read it is to set it
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

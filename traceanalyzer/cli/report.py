@@ -1,0 +1,28 @@
+"""``report``: an analysis kept as JSON, rendered again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from traceanalyzer.cli.analyze import DEFAULT_REPORT, HtmlOption, MarkdownOption
+
+
+def report(
+    analysis: Annotated[Path, typer.Argument(metavar="ANALYSIS.json", help="What 'analyze --json' wrote.")],
+    html: HtmlOption = None,
+    markdown: MarkdownOption = None,
+) -> None:
+    """Render an analysis again, without its recording.
+
+    Without an output option, report.html is written and a summary printed.
+    """
+    from traceanalyzer.cli.output import show, write_reports
+    from traceanalyzer.results.document import load_analysis
+
+    document = load_analysis(analysis)
+    if html is None and markdown is None:
+        html = DEFAULT_REPORT
+    show(document, write_reports(document, html=html, markdown=markdown))

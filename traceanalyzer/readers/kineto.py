@@ -1,0 +1,282 @@
+"""PyTorch profiler traces (Kineto and the older autograd exporter), torch 1.8 to 2.x, NVIDIA and AMD.
+
+Times in the file are microseconds, absolute or relative to ``baseTimeNanoseconds``; here they are nanoseconds
+relative to the earliest event.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from traceanalyzer.errors import TraceFormatError
+from traceanalyzer.model.calls import classify_column
+from traceanalyzer.model.schema import (
+    Activities,
+    ActivityKind,
+    Calls,
+    CodeArray,
+    MemoryEvents,
+    Overheads,
+    SliceKind,
+    Slices,
+    Waits,
+)
+from traceanalyzer.model.trace import Integrity, Recording, Source, Thread, Trace
+from traceanalyzer.readers.base import Progress
+from traceanalyzer.readers.files import Stream, fingerprint
+from traceanalyzer.readers.kineto_clean import (
+    drop_impossible,
+    drop_outside,
+    drop_repeated_activities,
+    drop_repeated_calls,
+    longest_duration,
+    start_range,
+)
+from traceanalyzer.readers.kineto_columns import ChunkParser, Columns
+from traceanalyzer.readers.kineto_copies import describe
+from traceanalyzer.readers.kineto_metadata import base_ns, describe_recording, devices, producer, rank_and_world_size
+from traceanalyzer.readers.kineto_msgspec import MsgspecParser
+from traceanalyzer.readers.kineto_text import TraceText
+
+NAME = "kineto"
+
+_OBJECT_KEYS = re.compile(rb'"(?:traceEvents|schemaVersion|deviceProperties|displayTimeUnit|baseTimeNanoseconds)"\s*:')
+_OTHER_DOCUMENT = re.compile(rb'"schema"\s*:\s*"traceanalyzer\.')
+_ARRAY_START = re.compile(rb'\s*\[\s*(?:\{[^{}]*"ph"\s*:|\{[^{}]*\{[^{}]*\}[^{}]*"ph"\s*:)')
+_MAX_CUTS = 1000
+# torch 1.x files these under Operator
+_ANNOTATION_NAME = re.compile(r"ProfilerStep#|enumerate\(DataLoader\)#|Optimizer\.")
+_COLLECTION_NAMES = frozenset({"Python GC", "gc"})
+
+
+def sniff(path: Path, head: bytes) -> bool:
+    """Say whether the content is a trace: an object with Kineto's keys, or a list of trace events."""
+    del path  # names say nothing about content
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if text.startswith(b"{"):
+        return _OBJECT_KEYS.search(text) is not None and _OTHER_DOCUMENT.search(text[:256]) is None
+    return _ARRAY_START.match(text) is not None
+
+
+def read(path: Path, progress: Progress | None = None) -> Recording:
+    """Read a trace in three steps: parse the text, normalise the columns, build the validated tables.
+
+    Raises:
+        TraceFormatError: It holds no events.
+    """
+    integrity = Integrity()
+    with Stream(path) as stream:
+        parser = MsgspecParser(integrity)
+        text = TraceText(stream, parser, integrity)
+        parsed = _parse(text, progress)
+        if stream.damage:
+            integrity.is_truncated = True
+            integrity.note(f"{stream.damage}; read as far as it goes")
+        size = stream.size_bytes
+    if not parsed.count:
+        raise TraceFormatError(str(path), "no events", "the profiler recorded nothing, or the export failed")
+    names = list(parser.names)
+    tables = _clean(parsed, names, integrity)
+    if not tables.rows:
+        raise TraceFormatError(
+            str(path),
+            "no usable events" + _reasons(integrity),
+            "record again with CPU and CUDA activities",
+        )
+    trace = _build(path, tables, text, parser, integrity)
+    source = Source(str(path), NAME, size, fingerprint(path), producer(text.metadata))
+    return Recording(source, (trace,))
+
+
+@dataclass
+class _Tables:
+    """All rows of a file, in file order, in the file's clock."""
+
+    activities: Activities = field(default_factory=Activities.build)
+    calls: Calls = field(default_factory=Calls.build)
+    slices: Slices = field(default_factory=Slices.build)
+    overheads: Overheads = field(default_factory=Overheads.build)
+    waits: Waits = field(default_factory=Waits.build)
+    memory: MemoryEvents = field(default_factory=MemoryEvents.build)
+    thread_names: dict[tuple[int, int], str] = field(default_factory=dict)
+    copied_bytes: dict[int, int] = field(default_factory=dict)
+    capture_ns: int = 0
+    count: int = 0
+    cuts: list[tuple[int, int]] = field(default_factory=list)
+    last_ns: int | None = None
+
+    @property
+    def rows(self) -> int:
+        """Rows in all tables together."""
+        return sum(len(table) for table in (*self.intervals, self.memory))
+
+    @property
+    def intervals(self) -> tuple[Activities, Calls, Slices, Overheads, Waits]:
+        """The tables with a start and an end."""
+        return self.activities, self.calls, self.slices, self.overheads, self.waits
+
+
+def _parse(text: TraceText, progress: Progress | None) -> _Tables:
+    """Step 1: collect the columns of every chunk, and the stretches in which something is missing."""
+    parts: list[Columns] = []
+    result = _Tables()
+    is_after_damage = False
+    for chunk in text.chunks(progress):
+        if not isinstance(chunk, Columns):
+            is_after_damage = True
+            continue
+        if is_after_damage and chunk.first_ns is not None:
+            if result.last_ns is not None and len(result.cuts) < _MAX_CUTS:
+                result.cuts.extend(_cut_between(result.last_ns, chunk.first_ns))
+            is_after_damage = False
+        parts.append(chunk)
+        result.count += chunk.count
+        result.capture_ns = max(result.capture_ns, chunk.capture_ns)
+        for (pid, tid), title in chunk.thread_names.items():
+            result.thread_names[_identifier(pid), _identifier(tid)] = title
+        result.copied_bytes.update(chunk.copied_bytes)
+        if chunk.last_ns is not None:
+            result.last_ns = chunk.last_ns
+    if len(result.cuts) >= _MAX_CUTS:
+        text.integrity.note(f"damaged in more than {_MAX_CUTS} places; only the first of them are left out of steps")
+    for name, kind in (
+        ("activities", Activities),
+        ("calls", Calls),
+        ("slices", Slices),
+        ("overheads", Overheads),
+        ("waits", Waits),
+        ("memory", MemoryEvents),
+    ):
+        setattr(result, name, kind.concat([getattr(part, name) for part in parts]))
+        for part in parts:
+            setattr(part, name, None)  # each table exists twice only while it is joined
+    return result
+
+
+def _cut_between(before_ns: int, after_ns: int) -> list[tuple[int, int]]:
+    """Return when events are missing between two neighbours in the file."""
+    if after_ns >= before_ns:
+        return [(before_ns, after_ns + 1)]
+    # the next section of the file began (another thread, the device): both ends are in doubt
+    return [(before_ns, before_ns + 1), (after_ns, after_ns + 1)]
+
+
+def _clean(tables: _Tables, names: Sequence[str], integrity: Integrity) -> _Tables:
+    """Step 2: drop what cannot be true; name what calls and copies do."""
+    limits = start_range(tables.intervals)
+    if limits is None:
+        return tables
+    longest = longest_duration(tables.intervals, limits, tables.capture_ns)
+    activities = drop_impossible(tables.activities, limits, longest, names, integrity)
+    calls = drop_impossible(tables.calls, limits, longest, names, integrity)
+    tables.slices = drop_impossible(tables.slices, limits, longest, names, integrity)
+    tables.overheads = drop_impossible(tables.overheads, limits, longest, names, integrity)
+    tables.waits = drop_impossible(tables.waits, limits, longest, names, integrity)
+    tables.memory = drop_outside(tables.memory, limits, integrity)
+    activities = drop_repeated_activities(activities, names, integrity)
+    calls = drop_repeated_calls(calls, names, integrity)
+    calls.kind[:] = classify_column(calls.name, names)
+    copies = np.flatnonzero(activities.kind == ActivityKind.COPY)
+    for row in copies[activities.size_bytes[copies] < 0] if tables.copied_bytes else ():
+        activities.size_bytes[row] = tables.copied_bytes.get(int(activities.correlation[row]), -1)
+    activities.direction[copies], activities.host_memory[copies] = describe(activities.name[copies], names)
+    tables.activities, tables.calls = activities, calls
+    _tell_slices_apart(tables.slices, names)
+    return tables
+
+
+def _tell_slices_apart(slices: Slices, names: Sequence[str]) -> None:
+    """Mark annotations filed as operators, and garbage collections filed as Python frames."""
+    is_annotation = np.array([_ANNOTATION_NAME.match(name) is not None for name in names], dtype=np.bool_)
+    is_collection = np.array([name in _COLLECTION_NAMES for name in names], dtype=np.bool_)
+    kind = slices.kind
+    kind[(kind == SliceKind.OPERATOR) & is_annotation[slices.name]] = SliceKind.ANNOTATION
+    kind[(kind == SliceKind.PYTHON) & is_collection[slices.name]] = SliceKind.GARBAGE_COLLECTION
+
+
+def _build(path: Path, tables: _Tables, text: TraceText, parser: ChunkParser, integrity: Integrity) -> Trace:
+    """Step 3: make times relative, number the threads and validate."""
+    first = min(
+        [int(table.start_ns.min()) for table in tables.intervals if len(table)]
+        + ([int(tables.memory.time_ns.min())] if len(tables.memory) else [])
+    )
+    _mark_truncation(tables, text, first, integrity)
+    integrity.cut_ns.extend((max(0, start - first), end - first) for start, end in tables.cuts if end > first)
+    for table in tables.intervals:
+        table.start_ns[:] -= first
+        table.end_ns[:] -= first
+    tables.memory.time_ns[:] -= first
+    threads, renumber = _threads(list(parser.threads), tables.thread_names)
+    tables.calls.thread[:] = renumber[tables.calls.thread]
+    tables.slices.thread[:] = renumber[tables.slices.thread]
+    tables.memory.thread[:] = renumber[tables.memory.thread]
+    rank, world_size = rank_and_world_size(text.metadata, path.name)
+    if not len(tables.activities):
+        integrity.note("no GPU activity in this recording")
+    return Trace.build(
+        names=list(parser.names),
+        origin_ns=first + base_ns(text.metadata),
+        threads=threads,
+        devices=devices(text.metadata, integrity),
+        activities=tables.activities,
+        calls=tables.calls,
+        slices=tables.slices,
+        overheads=tables.overheads,
+        waits=tables.waits,
+        memory=tables.memory,
+        rank=rank,
+        world_size=world_size,
+        metadata=describe_recording(text.metadata, tables.slices.kind),
+        integrity=integrity,
+    )
+
+
+def _mark_truncation(tables: _Tables, text: TraceText, first: int, integrity: Integrity) -> None:
+    """Say where an unclosed list of events ends, and from when on the recording is incomplete.
+
+    Exporters write host slices first, then calls and device activities roughly in time order; whatever would have
+    come later than the last call or activity is missing.
+    """
+    if text.is_closed:
+        return
+    integrity.is_truncated = True
+    integrity.note(f"truncated after {tables.count} events")
+    if tables.last_ns is not None:
+        integrity.truncated_at_ns = tables.last_ns - first
+    end = max(int(table.end_ns.max()) for table in tables.intervals if len(table)) if tables.rows else first
+    # without any activity the device's rows are missing altogether
+    reached = [int(table.start_ns.max()) for table in (tables.activities, tables.calls) if len(table)]
+    start = min(reached) if len(tables.activities) else first
+    tables.cuts.append((start, max(end, start + 1)))
+
+
+def _threads(keys: list[Any], names: dict[tuple[int, int], str]) -> tuple[list[Thread], CodeArray]:
+    """Number the threads, joining spellings of the same one (25738 and "25738").
+
+    Returns:
+        The threads, and for each parser code the index of its thread; the last entry keeps -1 absent.
+    """
+    found: dict[tuple[int, int], int] = {}
+    renumber = np.full(len(keys) + 1, -1, dtype=np.int32)
+    for code, (pid, tid) in enumerate(keys):
+        renumber[code] = found.setdefault((_identifier(pid), _identifier(tid)), len(found))
+    return [Thread(pid, tid, names.get((pid, tid), "")) for pid, tid in found], renumber
+
+
+def _identifier(value: object) -> int:
+    """Read a process or thread id; text that holds no number is 0."""
+    if isinstance(value, int):
+        return value
+    match = re.search(r"-?\d+", value) if isinstance(value, str) else None
+    return int(match.group()) if match is not None else 0
+
+
+def _reasons(integrity: Integrity) -> str:
+    reasons = "; ".join(f"{entry.count} × {entry.reason}" for entry in integrity.dropped.values())
+    return f" ({reasons})" if reasons else ""

@@ -1,0 +1,49 @@
+"""Nsight Systems exports as SQLite databases (``nsys export --type sqlite``), plain or compressed."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from traceanalyzer.errors import TraceFormatError
+from traceanalyzer.model.trace import Recording
+from traceanalyzer.readers.base import Progress
+from traceanalyzer.readers.files import Stream
+from traceanalyzer.readers.nsys_normalise import build_recording
+from traceanalyzer.readers.nsys_tables import SQLITE_MAGIC, SqliteTables
+
+NAME = "nsys-sqlite"
+
+
+def sniff(path: Path, head: bytes) -> bool:
+    """Say whether the content is an SQLite database; whether it is an Nsight export shows when it is read."""
+    return head.startswith(SQLITE_MAGIC)
+
+
+def read(path: Path, progress: Progress | None = None) -> Recording:
+    """Read a ``.sqlite`` export, also a compressed one.
+
+    Raises:
+        TraceFormatError: It is damaged, no Nsight Systems export, or lacks a needed column.
+    """
+    with Stream(path) as stream:
+        if stream.compression:
+            # SQLite needs a real file to seek in
+            with tempfile.TemporaryDirectory(prefix="traceanalyzer-") as folder:
+                plain = Path(folder) / "export.sqlite"
+                _decompress(stream, plain)
+                return build_recording(SqliteTables(plain, str(path)), path, NAME, progress)
+        magic = stream.read(len(SQLITE_MAGIC))
+    if magic != SQLITE_MAGIC:
+        problem = "not an SQLite database" if magic else "the file is empty"
+        raise TraceFormatError(str(path), problem, "export one with `nsys export --type sqlite FILE.nsys-rep`")
+    return build_recording(SqliteTables(path, str(path)), path, NAME, progress)
+
+
+def _decompress(stream: Stream, plain: Path) -> None:
+    with plain.open("wb") as target:
+        while block := stream.read():
+            target.write(block)
+    if stream.damage:
+        # what is left of a cut database does not open: unlike text it is not readable from its beginning
+        raise TraceFormatError(str(stream.path), stream.damage, "copy or export the file again")

@@ -1,0 +1,221 @@
+"""A report short enough for a pull-request comment: the answer first, everything else folded away.
+
+Names come from a recording and may hold anything, so they are only ever written as code spans (nothing inside is
+interpreted) or with every character that starts Markdown, HTML, a mention or a link made inert.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable
+
+from traceanalyzer.renderers.text import cause_title, saving_text, shorten, visible
+from traceanalyzer.results.analysis import Analysis, DeviceReport, RankReport
+from traceanalyzer.results.answer import StepMean, answer, firing, mean_step
+from traceanalyzer.results.finding import Evidence, Finding
+from traceanalyzer.results.vocabulary import FindingKind, Status
+from traceanalyzer.units import format_bytes, format_ns, format_share
+
+# GitHub refuses comments above 65,536 characters; far below it, people stop reading
+MAX_EVIDENCE = 5
+MAX_CAUSES = 8
+MAX_KERNELS = 10
+MAX_NAME = 120
+
+_INERT = str.maketrans({ch: f"\\{ch}" for ch in "\\`*_[]<>&|~$#"})
+
+
+def render_markdown(analysis: Analysis) -> str:
+    """Render an Analysis as GitHub-flavoured Markdown.
+
+    Args:
+        analysis: The document.
+
+    Returns:
+        Text ending in a newline; at most a few dozen lines are visible, the rest is inside ``<details>``.
+    """
+    blocks = [_headline(analysis), *_findings(analysis)]
+    for rank in analysis.ranks:
+        blocks.extend(_rank(rank, several=len(analysis.ranks) > 1))
+    blocks.append(_quiet(analysis))
+    blocks.append(_provenance(analysis))
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def escape(text: str) -> str:
+    """Make free text inert: it reads as itself wherever GitHub-flavoured Markdown would interpret it."""
+    inert = visible(text).translate(_INERT)
+    # a zero-width space keeps "@name" from notifying someone; an entity keeps "://" from becoming a link
+    inert = inert.replace("@", "@&#8203;").replace("://", "&#58;//")
+    return re.sub(r"(?i)\bwww\.", "www&#46;", inert)
+
+
+def code(text: str, *, cell: bool = False) -> str:
+    """Write a name as a code span, whatever backticks it holds; ``cell`` also protects table borders."""
+    shown = shorten(visible(text), MAX_NAME)
+    longest = max((len(run) for run in re.findall(r"`+", shown)), default=0)
+    fence = "`" * (longest + 1)
+    # a span that starts or ends with a backtick needs a space there; Markdown strips exactly one on both sides
+    pad = " " if shown.startswith(("`", " ")) or shown.endswith(("`", " ")) or not shown else ""
+    span = f"{fence}{pad}{shown}{pad}{fence}"
+    return span.replace("|", "\\|") if cell else span
+
+
+def summary(text: str) -> str:
+    """Write free text into a ``<summary>`` line, which is HTML: Markdown escapes would show there."""
+    return html.escape(visible(text)).replace("@", "@&#8203;").replace("://", "&#58;//")
+
+
+def _headline(analysis: Analysis) -> str:
+    first = answer(analysis)
+    if not any(rank.devices for rank in analysis.ranks):
+        return (
+            "## No GPU activity\n\nThe recording holds no kernel, copy or memset, so there is no idle time to explain."
+        )
+    if first is None:
+        return "## Nothing to fix\n\nNo cause of idle GPU time can be won back above the floor."
+    saving = saving_text(first)
+    price = f" Removing it wins {saving} per step ({first.saving_per_step_ns.basis.value})." if saving else ""
+    return f"## {escape(first.title)}\n\n{escape(first.message)}{price}"
+
+
+def _findings(analysis: Analysis) -> Iterable[str]:
+    faults, limiters = firing(analysis, FindingKind.FAULT), firing(analysis, FindingKind.LIMITER)
+    if faults:
+        yield _table("Causes to fix, by saving", faults)
+    if limiters:
+        yield _table("What bounds the step once these are fixed" if faults else "What bounds the step", limiters)
+    for finding in [*faults, *limiters]:
+        yield _finding(finding)
+
+
+def _table(title: str, findings: list[Finding]) -> str:
+    lines = [f"**{title}**", "", "| | cause | severity | saving per step | basis |", "|---|---|---|---|---|"]
+    for finding in findings:
+        saving = finding.saving_per_step_ns
+        severity = finding.severity.value if finding.severity else ""
+        lines.append(
+            f"| {escape(finding.code)} | {escape(finding.title)} | {severity} | {saving_text(finding) or 'not known'} "
+            f"| {saving.basis.value} |"
+        )
+    return "\n".join(lines)
+
+
+def _finding(finding: Finding) -> str:
+    # blank lines inside <details> are what makes GitHub read the inside as Markdown
+    lines = [
+        f"<details><summary>{summary(finding.code)}: how to fix it, and the evidence</summary>",
+        "",
+        escape(finding.message),
+        "",
+    ]
+    lines += [f"{number}. {escape(step)}" for number, step in enumerate(finding.fix, start=1)]
+    if finding.evidence:
+        lines += ["", *(_place(place) for place in finding.evidence[:MAX_EVIDENCE])]
+        more = max(finding.evidence_count, len(finding.evidence)) - MAX_EVIDENCE
+        if more > 0:
+            lines.append(f"- and {more} more")
+    return "\n".join([*lines, "", "</details>"])
+
+
+def _place(place: Evidence) -> str:
+    where = f" at {code(place.where)}" if place.where else ""
+    return (
+        f"- {format_ns(place.start_ns)}, {format_ns(place.end_ns - place.start_ns)} long: {escape(place.what)}{where}"
+    )
+
+
+def _rank(rank: RankReport, *, several: bool) -> Iterable[str]:
+    label = f"Rank {rank.rank}: " if several else ""
+    mean = mean_step(rank)
+    if mean is not None:
+        yield _step_table(label, rank, mean)
+    for device in rank.devices:
+        yield _device(label, rank, device)
+
+
+def _step_table(label: str, rank: RankReport, mean: StepMean) -> str:
+    kind = f"{mean.step_class.value} " if mean.step_class else ""
+    of = f"{mean.windows} of {rank.steps.count}"
+    head = f"{label}where the mean {kind}step of {format_ns(mean.window_ns)} goes ({of})"
+
+    def row(what: str, ns: float) -> str:
+        return f"| {escape(what)} | {format_ns(ns)} | {format_share(ns, mean.window_ns)} |"
+
+    lines = [f"<details open><summary>{head}</summary>", "", "| GPU | per step | share |", "|---|---:|---:|"]
+    lines += [row(f"busy: {kind.replace('_', ' ')}", ns) for kind, ns in mean.busy_ns.items()]
+    causes = list(mean.idle_ns.items())
+    lines += [row(f"idle: {cause_title(cause)}", ns) for cause, ns in causes[:MAX_CAUSES]]
+    rest = sum(ns for _, ns in causes[MAX_CAUSES:])
+    if rest:
+        lines.append(row(f"idle: {len(causes) - MAX_CAUSES} smaller causes", rest))
+    return "\n".join([*lines, "", "</details>"])
+
+
+def _device(label: str, rank: RankReport, device: DeviceReport) -> str:
+    name = f" ({summary(device.name)})" if device.name else ""
+    busy = format_share(device.busy_ns, device.span_ns)
+    h2d, malloc = rank.copies.h2d, rank.allocator.device_malloc
+    exposed = f"{format_ns(h2d.not_under_kernel_ns)} not under a kernel"
+    facts = [
+        ("span", format_ns(device.span_ns)),
+        ("busy", f"{format_ns(device.busy_ns)} ({busy})"),
+        ("idle", f"{format_ns(device.idle_ns)} in {device.gaps.count} gaps"),
+        ("compute", format_ns(device.compute_ns)),
+        ("exposed communication", format_ns(device.exposed_communication_ns)),
+        ("exposed copies", format_ns(device.exposed_copy_ns)),
+        ("longest gap", format_ns(device.gaps.max_ns)),
+        ("launches", str(rank.launches.count)),
+        ("H2D copies", f"{h2d.count}, {format_bytes(h2d.bytes)}, {exposed}"),
+        ("device allocations", f"{malloc.count}, {format_ns(malloc.time_ns)}"),
+    ]
+    lines = [
+        f"<details><summary>{label}device {device.device_id}{name}: busy {busy}</summary>",
+        "",
+        "| | |",
+        "|---|---|",
+    ]
+    lines += [f"| {what} | {value} |" for what, value in facts]
+    if rank.kernels.top:
+        lines += ["", "| kernel | launches | time, summed |", "|---|---:|---:|"]
+        lines += [
+            f"| {code(k.name, cell=True)} | {k.count} | {format_ns(k.time_ns)} |"
+            for k in rank.kernels.top[:MAX_KERNELS]
+        ]
+    return "\n".join([*lines, "", "</details>"])
+
+
+def _quiet(analysis: Analysis) -> str:
+    groups = (
+        ("Notes", [f for f in analysis.findings if f.status is Status.INFORMATIVE]),
+        ("Looked for and not found", [f for f in analysis.findings if f.status is Status.PASS]),
+        ("Could not be decided", [f for f in analysis.findings if f.status is Status.NOT_APPLICABLE]),
+        ("Checks that broke", [f for f in analysis.findings if f.status is Status.ERROR]),
+    )
+    shown = [(title, findings) for title, findings in groups if findings]
+    if not shown:
+        return ""
+    lines = ["<details><summary>The other checks</summary>"]
+    for title, findings in shown:
+        lines += ["", f"**{title}**", ""]
+        for finding in findings:
+            detail = "" if finding.status is Status.PASS else f": {escape(finding.message)}"
+            lines.append(f"- {escape(finding.code)} {escape(finding.title)}{detail}")
+    return "\n".join([*lines, "", "</details>"])
+
+
+def _provenance(analysis: Analysis) -> str:
+    lines = [
+        f"<details><summary>traceanalyzer {summary(analysis.tool.version)}, recordings and their state</summary>",
+        "",
+    ]
+    for source in analysis.inputs:
+        producer = f", {escape(source.producer)}" if source.producer else ""
+        lines.append(f"- {code(source.path)} ({escape(source.format)}, {format_bytes(source.bytes)}{producer})")
+    for rank in analysis.ranks:
+        state = rank.integrity
+        lines.append(f"- rank {rank.rank}: {escape(state.verdict)}, {state.gpu_activities} GPU activities")
+        lines += [f"  - {escape(note)}" for note in state.notes]
+        lines += [f"  - left out {d.count}: {escape(d.reason)}" for d in state.dropped]
+    return "\n".join([*lines, "", "</details>"])

@@ -1,0 +1,114 @@
+"""The summary a person sees on the terminal: the answer, where the step goes, and the findings."""
+
+from __future__ import annotations
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from traceanalyzer.renderers.text import cause_title, saving_text, visible
+from traceanalyzer.results.analysis import Analysis, RankReport
+from traceanalyzer.results.answer import StepMean, answer, firing, mean_step
+from traceanalyzer.results.finding import Finding
+from traceanalyzer.results.vocabulary import FindingKind, Severity
+from traceanalyzer.units import format_ns, format_share
+
+MAX_ROWS = 8
+_SEVERITY_STYLE = {Severity.HIGH: "bold red", Severity.MEDIUM: "yellow", Severity.LOW: "cyan"}
+_BAR_STYLES = ("red", "magenta", "yellow", "cyan", "blue", "bright_red", "bright_magenta", "bright_yellow")
+
+
+def print_summary(analysis: Analysis, console: Console) -> None:
+    """Print the summary; every text from the recording is printed as itself, never as markup or escape codes."""
+    console.print(Group(*_parts(analysis, max(20, min(console.width, 100)))))
+
+
+def render_terminal(analysis: Analysis, *, width: int = 100) -> str:
+    """Return the summary as plain text without colours.
+
+    Args:
+        analysis: The document.
+        width: Columns to fill.
+    """
+    console = Console(width=width, color_system=None, force_terminal=False, highlight=False)
+    with console.capture() as captured:
+        print_summary(analysis, console)
+    return captured.get()
+
+
+def _parts(analysis: Analysis, width: int) -> list[RenderableType]:
+    parts: list[RenderableType] = [*_headline(analysis)]
+    for rank in analysis.ranks:
+        mean = mean_step(rank)
+        if mean is not None:
+            parts += [Text(""), *_step(rank, mean, width, several=len(analysis.ranks) > 1)]
+    faults, limiters = firing(analysis, FindingKind.FAULT), firing(analysis, FindingKind.LIMITER)
+    if faults:
+        parts += [Text(""), _table("Causes to fix, by saving", faults)]
+    if limiters:
+        title = "What bounds the step once these are fixed" if faults else "What bounds the step"
+        parts += [Text(""), _table(title, limiters)]
+    notes = [(r.rank, note) for r in analysis.ranks for note in _state(r)]
+    parts += [Text(f"rank {rank}: {visible(note)}", style="dim") for rank, note in notes]
+    return parts
+
+
+def _headline(analysis: Analysis) -> list[RenderableType]:
+    first = answer(analysis)
+    if not any(rank.devices for rank in analysis.ranks):
+        return [Text("No GPU activity in this recording: there is no idle time to explain.", style="bold")]
+    if first is None:
+        return [Text("Nothing to fix: no cause of idle GPU time can be won back above the floor.", style="bold green")]
+    lines: list[RenderableType] = [
+        Text(f"{first.code}  {visible(first.title)}", style="bold"),
+        Text(visible(first.message)),
+    ]
+    if first.fix:
+        lines.append(Text(f"Do this first: {visible(first.fix[0])}"))
+    return lines
+
+
+def _step(rank: RankReport, mean: StepMean, width: int, *, several: bool) -> list[RenderableType]:
+    kind = f"{mean.step_class.value} " if mean.step_class else ""
+    label = f"Rank {rank.rank}: mean" if several else "Mean"
+    head = f"{label} {kind}step {format_ns(mean.window_ns)} ({mean.windows} of {rank.steps.count} steps)"
+    causes = list(mean.idle_ns.items())
+    rows = [("GPU busy", sum(mean.busy_ns.values()), "green", "█")]
+    rows += [
+        (f"idle: {cause_title(cause)}", ns, _BAR_STYLES[i % len(_BAR_STYLES)], "▒")
+        for i, (cause, ns) in enumerate(causes[:MAX_ROWS])
+    ]
+    rest = sum(ns for _, ns in causes[MAX_ROWS:])
+    if rest > 0:
+        rows.append((f"idle: {len(causes) - MAX_ROWS} smaller causes", rest, "dim", "▒"))
+    table = Table(box=None, padding=(0, 1), show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(no_wrap=True)
+    bar = max(8, width - 56)
+    for name, ns, style, block in rows:
+        cells = round(bar * ns / mean.window_ns) if mean.window_ns > 0 else 0
+        share = format_share(ns, mean.window_ns)
+        table.add_row(Text(visible(name)), format_ns(ns), share, Text(block * cells, style=style))
+    return [Text(head, style="bold"), table]
+
+
+def _table(title: str, findings: list[Finding]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1), pad_edge=False)
+    table.add_column("code", no_wrap=True)
+    table.add_column("cause")
+    table.add_column("severity", no_wrap=True)
+    table.add_column("saving per step", justify="right")
+    for finding in findings:
+        severity = finding.severity
+        grade = Text(severity.value, style=_SEVERITY_STYLE[severity]) if severity else Text("")
+        table.add_row(finding.code, Text(visible(finding.title)), grade, saving_text(finding) or "not known")
+    return table
+
+
+def _state(rank: RankReport) -> list[str]:
+    state = rank.integrity
+    lines = [] if state.verdict == "complete" else [f"the recording is {state.verdict}"]
+    lines += state.notes
+    return lines + [f"left out {dropped.count} records: {dropped.reason}" for dropped in state.dropped]

@@ -1,0 +1,81 @@
+"""What a document answers first: the finding to act on, and where the time of a step goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from traceanalyzer.results.analysis import Analysis, RankReport
+from traceanalyzer.results.finding import Finding
+from traceanalyzer.results.vocabulary import FindingKind, Severity, Status, StepClass
+
+# worst first, as ``--fail-on`` counts them
+SEVERITIES: tuple[Severity, ...] = tuple(Severity)
+
+
+@dataclass(frozen=True, slots=True)
+class StepMean:
+    """The mean window of one rank; every part is mean ns per window.
+
+    Attributes:
+        windows: Number of windows averaged.
+        step_class: Class they have; None where windows of every class were taken because none is steady.
+        window_ns: Length.
+        busy_ns: Device busy, by kind; empty kinds left out.
+        idle_ns: Device idle, by cause; empty causes left out, largest first.
+    """
+
+    windows: int
+    step_class: StepClass | None
+    window_ns: float
+    busy_ns: dict[str, float]
+    idle_ns: dict[str, float]
+
+
+def firing(analysis: Analysis, kind: FindingKind) -> list[Finding]:
+    """Return the findings of a kind that fire, in the document's order."""
+    return [f for f in analysis.findings if f.status is Status.FAIL and f.kind is kind]
+
+
+def answer(analysis: Analysis) -> Finding | None:
+    """Return the finding that answers "why was the GPU idle": the first fault, else the first limiter, else None."""
+    for kind in (FindingKind.FAULT, FindingKind.LIMITER):
+        found = firing(analysis, kind)
+        if found:
+            return found[0]
+    return None
+
+
+def reaches(analysis: Analysis, severity: Severity) -> list[Finding]:
+    """Return the firing findings at least as severe as ``severity``."""
+    limit = SEVERITIES.index(severity)
+    return [
+        f
+        for f in analysis.findings
+        if f.status is Status.FAIL and f.severity is not None and SEVERITIES.index(f.severity) <= limit
+    ]
+
+
+def mean_step(rank: RankReport) -> StepMean | None:
+    """Average a rank's steady windows, or all windows where none is steady; None without windows or device."""
+    series = rank.per_step
+    classes = rank.steps.step_class
+    total = len(series.window_ns)
+    if not total or series.device_id is None:
+        return None
+    rows = [i for i in range(total) if classes[i] is StepClass.STEADY]
+    step_class: StepClass | None = StepClass.STEADY
+    if not rows:
+        rows, step_class = list(range(total)), None
+
+    def mean(values: list[int]) -> float:
+        return sum(values[i] for i in rows) / len(rows)
+
+    busy = {kind: mean(values) for kind, values in series.busy_by_kind_ns.items()}
+    idle = {cause: mean(values) for cause, values in series.idle_by_cause_ns.items()}
+    return StepMean(
+        windows=len(rows),
+        step_class=step_class,
+        window_ns=mean(series.window_ns),
+        busy_ns={kind: ns for kind, ns in busy.items() if ns > 0},
+        idle_ns=dict(sorted(((c, ns) for c, ns in idle.items() if ns > 0), key=lambda item: -item[1])),
+    )

@@ -1,0 +1,101 @@
+"""The rules as documentation: one page per rule and the list of all, made from the rules' own docstrings."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields
+
+from traceanalyzer.errors import UsageError
+from traceanalyzer.rules import RULES
+from traceanalyzer.rules.base import RuleModule
+
+HEADINGS = (
+    "Detects",
+    "Why it matters",
+    "How it is measured",
+    "Does not apply when",
+    "How to fix",
+    "Limits and false positives",
+    "References",
+)
+
+
+def find_rule(name: str) -> RuleModule:
+    """Return a rule by code or slug, in any letter case.
+
+    Raises:
+        UsageError: There is no such rule.
+    """
+    for rule in RULES:
+        if name.upper() == rule.META.code or name.lower().replace("_", "-") == rule.META.slug:
+            return rule
+    raise UsageError(f"no rule {name!r}; `traceanalyzer rules` lists them")
+
+
+def explain(name: str) -> str:
+    """Return the documentation page of a rule as Markdown.
+
+    Args:
+        name: Code or slug.
+
+    Raises:
+        UsageError: There is no such rule.
+    """
+    rule = find_rule(name)
+    meta = rule.META
+    title = f"# {meta.code} {meta.slug}\n\n*{meta.kind.value}, {meta.category}, since {meta.since}*"
+    lines = [title, "", _summary(rule), ""]
+    for heading, text in sections(rule).items():
+        lines += [f"## {heading}", "", text, ""]
+    values = [f"- `{f.name}` = {f.default}" for f in fields(rule.Thresholds())]
+    if values:
+        lines += ["## Thresholds", "", *values, ""]
+    return "\n".join(lines)
+
+
+def sections(rule: RuleModule) -> dict[str, str]:
+    """Split a rule's docstring at its headings.
+
+    Returns:
+        Text by heading, in the order written; the summary line is left out.
+    """
+    found: dict[str, list[str]] = {}
+    current: list[str] = []
+    for line in inspect.cleandoc(rule.__doc__ or "").splitlines():
+        if line.startswith("## "):
+            current = found.setdefault(line[3:], [])
+        else:
+            current.append(line)
+    return {heading: "\n".join(lines).strip() for heading, lines in found.items()}
+
+
+def catalogue_markdown() -> str:
+    """Return the list of all rules as Markdown, the content of ``rules/README.md``."""
+    lines = [
+        "# Rules",
+        "",
+        "Generated from the rules' docstrings; `traceanalyzer explain CODE` prints a whole page. A **fault** can be",
+        "changed, a **limiter** is what bounds the step once the faults are gone, a **note** informs.",
+        "",
+        "| code | rule | kind | detects |",
+        "|---|---|---|---|",
+    ]
+    for rule in RULES:
+        meta = rule.META
+        detects = " ".join(sections(rule)["Detects"].split()).replace("|", "\\|")
+        lines.append(
+            f"| {meta.code} | [{meta.slug}]({meta.slug.replace('-', '_')}.py) | {meta.kind.value} | {detects} |"
+        )
+    lines += [
+        "",
+        "## Adding a rule",
+        "",
+        "One file (its name is the slug with underscores; its docstring is its page, with the headings of any other",
+        "rule), one line in `__init__.py`, one test file with `fires()` and `quiet()`, and this page regenerated.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _summary(rule: RuleModule) -> str:
+    return inspect.cleandoc(rule.__doc__ or "").splitlines()[0]

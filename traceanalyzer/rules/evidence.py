@@ -1,0 +1,86 @@
+"""Turns rows of measures into places a reader can open on the timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from traceanalyzer.measures import Measures
+from traceanalyzer.measures.gap_attribution import BoolArray
+from traceanalyzer.results.finding import Evidence
+
+# enough to see a pattern in the report, little enough to keep the document small
+MOST = 24
+
+
+def longest(durations: npt.NDArray[np.int64], most: int = MOST) -> list[int]:
+    """Positions of the longest entries, in their original (time) order."""
+    if len(durations) <= most:
+        return list(range(len(durations)))
+    order = np.argsort(-durations, kind="stable")[:most]
+    return sorted(order.tolist())
+
+
+def idle_evidence(
+    measures: Measures, mask: BoolArray, what: Callable[[int], str] | None = None
+) -> tuple[list[Evidence], int]:
+    """Show the longest of the selected idle pieces.
+
+    Pieces that follow each other inside one gap under one description are shown as one.
+
+    Args:
+        measures: One rank.
+        mask: Selection of the idle ledger.
+        what: Describes a ledger row; by default the slice or call that was open.
+
+    Returns:
+        At most ``MOST`` places in time order, and how many there are in all.
+    """
+    idle = measures.idle
+    rows = np.flatnonzero(mask)
+    if not len(rows):
+        return [], 0
+    follows = (
+        (idle.start_ns[rows[1:]] == idle.end_ns[rows[:-1]])
+        & (idle.device[rows[1:]] == idle.device[rows[:-1]])
+        & (idle.cause[rows[1:]] == idle.cause[rows[:-1]])
+        & (idle.slice_row[rows[1:]] == idle.slice_row[rows[:-1]])
+        & (idle.window[rows[1:]] == idle.window[rows[:-1]])
+    )
+    first = rows[np.concatenate([[True], ~follows])]
+    last = rows[np.concatenate([~follows, [True]])]
+    durations = idle.end_ns[last] - idle.start_ns[first]
+    describe = what or (lambda row: describe_idle(measures, row))
+    places = []
+    for at in longest(durations):
+        row = int(first[at])
+        thread = int(idle.thread[row])
+        places.append(
+            Evidence(
+                start_ns=int(idle.start_ns[row]),
+                end_ns=int(idle.end_ns[last[at]]),
+                thread=measures.facts.tid(thread),
+                stream=measures.facts.stream(int(idle.activity[row])),
+                what=describe(row),
+                where=where(measures, thread, int(idle.start_ns[row])),
+            )
+        )
+    return places, len(first)
+
+
+def describe_idle(measures: Measures, row: int) -> str:
+    """Name what the host was doing in an idle piece."""
+    idle = measures.idle
+    name = measures.facts.call_name(int(idle.call_row[row])) or measures.facts.slice_name(int(idle.slice_row[row]))
+    return f"device idle during {name}" if name else "device idle, nothing recorded on the host"
+
+
+def where(measures: Measures, thread: int, time_ns: int) -> str | None:
+    """Code location or innermost range at a moment; None where the recording holds neither."""
+    if thread < 0:
+        return None
+    name = measures.locations.at(thread, time_ns).where
+    # the step marker encloses everything: it says when, not where
+    return None if not name or name.startswith("ProfilerStep#") or name in measures.steps.names else name

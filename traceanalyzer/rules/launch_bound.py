@@ -1,0 +1,142 @@
+"""The device waits for the host to dispatch many short kernels.
+
+## Detects
+A step in which, once other waits are set aside, the device spends a large share of its time waiting for the host to
+prepare and launch the next kernel.
+
+## Why it matters
+An eager framework needs several microseconds of host time per kernel. Where kernels are shorter than that, a faster
+device changes nothing: the step is as long as the host takes.
+
+## How it is measured
+Idle time caused by operator dispatch, Python between operators, launch calls, launch latency and the autograd
+engine, compared with what remains of the step after all other idle time (input, copies, validation) is taken out. The
+upper limit of the saving is that idle time: with CUDA graphs the device would run its kernels back to back.
+
+## Does not apply when
+The recording holds no launches linked to their kernels.
+
+## How to fix
+Launch less or launch cheaper: CUDA graphs, `torch.compile(mode="reduce-overhead")`, a larger batch so that kernels
+grow while their number stays, fused optimizers.
+
+## Limits and false positives
+The profiler slows the host and so enlarges this share. Mixed precision makes kernels shorter and adds casts: in a
+launch-bound step it wins nothing and often costs time.
+
+## References
+PyTorch, "Accelerating PyTorch with CUDA Graphs"; torch.compile, mode "reduce-overhead".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceanalyzer.measures import Measures
+from traceanalyzer.measures.facts import BoolArray
+from traceanalyzer.replay.bounds import ceiling, idle_total, judged_idle, judged_steps
+from traceanalyzer.results.finding import Finding, Scalar
+from traceanalyzer.results.vocabulary import CAUSE_CODE, Cause, FindingKind
+from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.evidence import idle_evidence
+from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
+from traceanalyzer.units import format_ns, format_share
+
+META = Meta(
+    code="TA201",
+    slug="launch-bound",
+    kind=FindingKind.LIMITER,
+    category="launch",
+    fail_title="The step is bound by the host launching kernels",
+    pass_title="Launching kernels does not bound the step",
+)
+
+DISPATCH_CAUSES = (
+    Cause.OPERATOR_DISPATCH,
+    Cause.PYTHON,
+    Cause.LAUNCH_CALL,
+    Cause.LAUNCH_LATENCY,
+    Cause.AUTOGRAD_ENGINE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """What the rule compares with."""
+
+    # the severity "high": below it the device is busy more than four fifths of the remaining step
+    min_share_of_remaining_step: float = 0.2
+
+
+def check(measures: Measures, thresholds: Thresholds) -> Finding:
+    """Judge one rank."""
+    judged = judged_steps(measures)
+    if judged is None:
+        return not_applicable(META, measures, thresholds, NO_DEVICE)
+    if not len(measures.launches.activity):
+        return not_applicable(META, measures, thresholds, "launch calls linked to their kernels")
+    idle = measures.idle
+    in_windows = judged_idle(measures, judged, with_episode_phases=True)
+    dispatch = judged_idle(measures, judged) & np.isin(idle.cause, [CAUSE_CODE[c] for c in DISPATCH_CAUSES])
+    all_idle, lost = idle_total(measures, in_windows), idle_total(measures, dispatch)
+    remaining = judged.mean_step_ns * judged.count - (all_idle - lost)
+    share = lost / remaining if remaining > 0 else 0.0
+
+    kernels = measures.kernels
+    rows = judged.holds(kernels.window) & (kernels.device == judged.device_id)
+    per_step_kernels = int(np.count_nonzero(rows)) / judged.count
+    median_kernel = float(np.median(kernels.duration_ns[rows])) if np.any(rows) else None
+    call_ns = _median_launch_call(measures, judged.is_judged)
+    host_ns = remaining / int(np.count_nonzero(rows)) if np.any(rows) else None
+    per_step = judged.per_step(lost)
+    observed: dict[str, Scalar] = {
+        "dispatch_idle_per_step_ns": per_step,
+        "share_of_remaining_step": round(float(share), 4),
+        "kernels_per_step": round(per_step_kernels, 1),
+        "median_kernel_ns": None if median_kernel is None else round(median_kernel),
+        "median_launch_call_ns": call_ns,
+        "step_time_per_kernel_ns": None if host_ns is None else round(host_ns),
+        "host_bound_share_of_activities": measures.launches.report.host_bound_share_of_activities,
+        "steps": judged.count,
+    }
+    if share < thresholds.min_share_of_remaining_step:
+        return passed(
+            META,
+            measures,
+            thresholds,
+            f"Waiting for launches is {format_share(lost, remaining)} of the step that other waits leave.",
+            judged=judged,
+            observed=observed,
+        )
+    evidence, count = idle_evidence(measures, dispatch)
+    case = Case(
+        saving=ceiling(judged, high_ns=lost),
+        message=(
+            f"The device is idle {format_ns(per_step)} of the {format_ns(judged.mean_step_ns)} step because the host "
+            f"has not launched the next kernel yet: {format_share(lost, remaining)} of the step without other waits. "
+            f"It launches {per_step_kernels:.0f} kernels per step; their median is {format_ns(median_kernel)}, while "
+            f"the host takes {format_ns(host_ns)} from one to the next (the launch call alone "
+            f"{format_ns(call_ns)}). Mixed precision would not shorten this step: it makes kernels shorter and adds "
+            "casts to launch."
+        ),
+        observed=observed,
+        evidence=evidence,
+        evidence_count=count,
+        fix=[
+            'Capture the step in a CUDA graph, or use torch.compile(model, mode="reduce-overhead").',
+            "Raise the batch size: as many launches, longer kernels.",
+            "Use a fused optimizer (fused=True or foreach=True) and fewer small operations in the loss.",
+        ],
+        confidence=0.9,
+    )
+    return decide(META, measures, thresholds, judged, case, f"Waiting for launches costs {format_ns(per_step)} a step.")
+
+
+def _median_launch_call(measures: Measures, is_judged: BoolArray) -> int | None:
+    """Median length of a launch call begun inside the judged windows, ns; None without any."""
+    start, length = measures.facts.launch_calls()
+    at = np.searchsorted(measures.steps.start_ns, start, side="right") - 1
+    rows = (at >= 0) & is_judged[np.maximum(at, 0)] & (start < measures.steps.end_ns[np.maximum(at, 0)])
+    return round(float(np.median(length[rows]))) if np.any(rows) else None

@@ -1,0 +1,105 @@
+"""Loader workers exist, but their queue runs dry.
+
+## Detects
+Device idle time in which the training loop waits for worker processes to deliver the next batch.
+
+## Why it matters
+When all workers together make fewer batches per second than the device could use, the step is as long as the input
+takes, whatever the model does.
+
+## How it is measured
+Idle time inside the outermost `next` of a `_MultiProcessingDataLoaderIter`, mean over the judged steps. In an nsys
+recording it is the idle time between two `step` ranges. Taking a batch that is ready costs some 0.1 ms and stays
+below the floor.
+
+## Does not apply when
+The recording has neither loader ranges nor step ranges. Waiting inside validation belongs to TA801.
+
+## How to fix
+More workers while cores are free; else cheaper batches: smaller source images, a faster decoder, data cached in
+memory or in one memory-mapped file (LMDB), decoding on the GPU. More workers do not help a disk that is the limit.
+
+## Limits and false positives
+The recording of the main process does not say whether workers wait for the disk or compute. Between two nsys step
+ranges other work of the loop cannot be told from waiting.
+
+## References
+torch.utils.data, "Multi-process data loading"; Ultralytics settings `workers` and `cache`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceanalyzer.measures import Measures
+from traceanalyzer.replay.bounds import bound, idle_total, judged_steps
+from traceanalyzer.results.finding import Finding
+from traceanalyzer.results.vocabulary import FindingKind
+from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.evidence import idle_evidence
+from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
+from traceanalyzer.rules.supply import has_loader, loader_wait
+from traceanalyzer.units import format_ns, format_share
+
+META = Meta(
+    code="TA102",
+    slug="loader-too-slow",
+    kind=FindingKind.FAULT,
+    category="input",
+    fail_title="The loader's workers do not keep up with the device",
+    pass_title="The loader's workers keep up",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """What the rule compares with: only the floor."""
+
+
+def check(measures: Measures, thresholds: Thresholds) -> Finding:
+    """Judge one rank."""
+    judged = judged_steps(measures)
+    if judged is None:
+        return not_applicable(META, measures, thresholds, NO_DEVICE)
+    if not has_loader(measures):
+        return not_applicable(META, measures, thresholds, "loader ranges (DataLoader `next`) or step ranges")
+    wait = loader_wait(measures, judged)
+    lost = idle_total(measures, wait.workers)
+    if not lost:
+        return passed(META, measures, thresholds, "The device never waited for loader workers.", judged=judged)
+    per_step = judged.per_step(lost)
+    idle = measures.idle
+    starved = np.unique(idle.window[wait.workers])
+    processes = measures.input.worker_processes
+    evidence, count = idle_evidence(measures, wait.workers, lambda _: "device idle while the loop waits for a batch")
+    fix = [
+        "Raise num_workers (Ultralytics: workers) while cores are free, up to three quarters of them.",
+        "Make a batch cheaper: store images near training size, cache decoded data (Ultralytics: cache=ram or disk), "
+        "pack small files into LMDB or another memory-mapped file, decode on the GPU.",
+        "If storage is the limit, more workers will not help: copy the data to a local disk first.",
+    ]
+    if wait.is_guessed:
+        fix.insert(0, "The recording does not show worker processes: if num_workers is 0, set it first.")
+    place = "between two step ranges" if wait.is_between_steps else "in the loader's `next`"
+    case = Case(
+        saving=bound(judged, likely_ns=lost),
+        message=(
+            f"The device is idle {format_ns(per_step)} of the {format_ns(judged.mean_step_ns)} step "
+            f"({format_share(per_step, judged.mean_step_ns)}) {place}, waiting for a batch, in {len(starved)} of "
+            f"{judged.count} steps."
+        ),
+        observed={
+            "input_wait_per_step_ns": per_step,
+            "starved_steps": len(starved),
+            "steps": judged.count,
+            "worker_processes": processes,
+        },
+        evidence=evidence,
+        evidence_count=count,
+        fix=fix,
+        confidence=0.5 if wait.is_guessed else 0.7 if wait.is_between_steps else 0.9,
+    )
+    quiet = f"Waiting for loader workers leaves the device idle only {format_ns(per_step)} per step."
+    return decide(META, measures, thresholds, judged, case, quiet)

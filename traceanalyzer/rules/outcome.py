@@ -1,0 +1,163 @@
+"""How a rule states its outcome: one function per status, so that every finding is filled in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from traceanalyzer.measures import Measures
+from traceanalyzer.replay.bounds import JudgedSteps
+from traceanalyzer.results.finding import Episode, Evidence, Finding, Saving, Scalar
+from traceanalyzer.results.vocabulary import Status
+from traceanalyzer.rules.base import Meta, floor_ns, severity_of, thresholds_dict
+
+NO_DEVICE = "GPU activity (the recording holds none, or no whole step)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What a rule found before it decides whether that is enough to fire.
+
+    Attributes:
+        saving: What removing the cause would win.
+        message: Sentences with the numbers, used when it fires.
+        observed: Measured values.
+        evidence: Places, already capped.
+        evidence_count: Places in all.
+        fix: Steps, most useful first.
+        confidence: 0 to 1.
+        episode: Cost per occurrence where it does not come every step.
+    """
+
+    saving: Saving
+    message: str
+    observed: Mapping[str, Scalar]
+    evidence: list[Evidence] = field(default_factory=list)
+    evidence_count: int = 0
+    fix: list[str] = field(default_factory=list)
+    confidence: float = 0.9
+    episode: Episode = field(default_factory=Episode)
+
+
+def not_applicable(meta: Meta, measures: Measures, thresholds: Any, missing: str) -> Finding:
+    """State that the rule lacks an input, and which one would decide it."""
+    return Finding(
+        code=meta.code,
+        slug=meta.slug,
+        kind=meta.kind,
+        status=Status.NOT_APPLICABLE,
+        title=meta.pass_title,
+        message=f"Not judged: it needs {missing}.",
+        rank=measures.rank,
+        thresholds=thresholds_dict(thresholds),
+    )
+
+
+def passed(
+    meta: Meta,
+    measures: Measures,
+    thresholds: Any,
+    message: str,
+    *,
+    judged: JudgedSteps | None = None,
+    observed: Mapping[str, Scalar] | None = None,
+) -> Finding:
+    """State that the cause is absent or costs less than the floor."""
+    return Finding(
+        code=meta.code,
+        slug=meta.slug,
+        kind=meta.kind,
+        status=Status.PASS,
+        title=meta.pass_title,
+        message=message,
+        rank=measures.rank,
+        device_id=judged.device_id if judged else None,
+        observed=dict(observed or {}),
+        thresholds=_with_floor(thresholds, judged),
+    )
+
+
+def informative(
+    meta: Meta,
+    measures: Measures,
+    thresholds: Any,
+    message: str,
+    *,
+    judged: JudgedSteps | None = None,
+    observed: Mapping[str, Scalar] | None = None,
+    fix: list[str] | None = None,
+) -> Finding:
+    """State something worth knowing that is neither fault nor limiter."""
+    return Finding(
+        code=meta.code,
+        slug=meta.slug,
+        kind=meta.kind,
+        status=Status.INFORMATIVE,
+        title=meta.fail_title,
+        message=message,
+        rank=measures.rank,
+        device_id=judged.device_id if judged else None,
+        observed=dict(observed or {}),
+        thresholds=_with_floor(thresholds, judged),
+        fix=fix or [],
+    )
+
+
+def decide(
+    meta: Meta, measures: Measures, thresholds: Any, judged: JudgedSteps, case: Case, quiet_message: str
+) -> Finding:
+    """Fire when the saving reaches the floor, pass otherwise.
+
+    A cause whose saving is only known as an upper limit is judged by that limit.
+
+    Args:
+        meta: The rule.
+        measures: One rank.
+        thresholds: Its thresholds.
+        judged: The windows it judged.
+        case: What it found.
+        quiet_message: Said when the saving stays below the floor.
+    """
+    saving = expected_ns(case.saving)
+    if saving < floor_ns(judged.mean_step_ns):
+        return passed(meta, measures, thresholds, quiet_message, judged=judged, observed=case.observed)
+    return Finding(
+        code=meta.code,
+        slug=meta.slug,
+        kind=meta.kind,
+        status=Status.FAIL,
+        title=meta.fail_title,
+        message=case.message + _inflation_note(measures),
+        rank=measures.rank,
+        device_id=judged.device_id,
+        severity=severity_of(saving, judged.mean_step_ns),
+        confidence=case.confidence,
+        observed=dict(case.observed),
+        thresholds=_with_floor(thresholds, judged),
+        saving_per_step_ns=case.saving,
+        episode=case.episode,
+        evidence=case.evidence,
+        evidence_count=case.evidence_count,
+        fix=case.fix,
+    )
+
+
+def expected_ns(saving: Saving) -> int:
+    """The value a saving is ranked by: likely, else the upper limit, else 0."""
+    if saving.likely is not None:
+        return saving.likely
+    return saving.high if saving.high is not None else 0
+
+
+def _with_floor(thresholds: Any, judged: JudgedSteps | None) -> dict[str, Scalar]:
+    values = thresholds_dict(thresholds)
+    if judged is not None:
+        values["floor_ns"] = floor_ns(judged.mean_step_ns)
+    return values
+
+
+def _inflation_note(measures: Measures) -> str:
+    if measures.observer.report.inflation is not None:
+        return ""
+    return " Times are as recorded: how much the profiler itself slowed the host is not known."

@@ -1,0 +1,18 @@
+"""Settings of the recorded run, where a run folder holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from traceanalyzer.measures import Measures
+
+
+def setting(measures: Measures, name: str) -> int | None:
+    """Return a whole-number setting such as ``workers`` or ``cpu_cores``; None where nobody recorded it."""
+    configuration = measures.recorder.get("configuration")
+    for source in (configuration, measures.recorder):
+        if isinstance(source, Mapping):
+            value = source.get(name)
+            if isinstance(value, int) and not isinstance(value, bool):
+                return value
+    return None
