@@ -602,3 +602,27 @@ def test_copies_and_hidden_graphs_end_gaps_like_kernels() -> None:
         (30, 32, "launch_latency"),
     ]
     assert Cause.GRAPH_LAUNCH in CAUSES
+
+
+def test_windows_before_the_devices_first_work_end_where_they_end() -> None:
+    b = TraceBuilder()
+    b.step(1, 0, 10)
+    b.step(2, 10, 20)
+    b.kernel("late", 50, 60, launch=(45, 46))
+    ledger = ledger_of(b.build())
+    assert ledger.per_window(ledger.mask(), 2).tolist() == [ns(10), ns(10)]
+    assert int(ledger.duration_ns.sum()) == ns(20)
+
+
+def test_details_of_a_piece_say_which_thread_slice_call_and_activity_it_comes_from() -> None:
+    b = started()
+    b.operator("aten::add", 10, 24)
+    b.kernel("k", 30, 40, launch=(20, 23))
+    trace = b.build()
+    ledger = ledger_of(trace)
+    assert [CAUSES[c].value for c in ledger.cause] == ["operator_dispatch", "launch_call", "launch_latency"]
+    assert [trace.names[trace.slices.name[row]] for row in ledger.slice_row] == ["aten::add"] * 3
+    assert ledger.call_row.tolist() == [-1, 1, 1]
+    assert [trace.names[trace.activities.name[row]] for row in ledger.activity] == ["k"] * 3
+    assert ledger.thread.tolist() == [MAIN] * 3
+    assert ledger.gap.tolist() == [0, 0, 0]

@@ -104,6 +104,18 @@ def test_launches_without_activity_are_counted_by_kind() -> None:
     assert launches.kernel_launches_without_activity == 1
 
 
+def test_launches_captured_into_a_graph_are_not_missed() -> None:
+    builder = TraceBuilder()
+    builder.call("cudaStreamBeginCapture_v10000", 0, 1)
+    builder.call("cudaLaunchKernel", 2, 3, correlation=7)
+    builder.call("cudaLaunchKernel", 2, 3, correlation=8, thread=1)  # another thread captures nothing
+    builder.call("cudaStreamEndCapture", 4, 5)
+    builder.call("cudaLaunchKernel", 6, 7, correlation=9)
+    launches = _measure(builder)
+    assert launches.launches_without_activity == 3
+    assert launches.kernel_launches_without_activity == 2
+
+
 def test_an_activity_without_a_launch_is_counted_and_gets_no_row() -> None:
     builder = TraceBuilder()
     builder.kernel("a", 10, 20)

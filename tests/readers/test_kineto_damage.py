@@ -231,12 +231,21 @@ def test_equal_kernels_of_one_graph_launch_are_not_a_repetition(tmp_path: Path) 
         {"cat": "kernel", "args": {"grid": "x", "stream": "0x0", "correlation": 2**70, "device": {}}},
         {"pid": [1], "tid": {"a": 2}},
         {"args": {"Comms Id": 10159970886766084423}},
+        {"args": {"deep": [[[[[[{"a": [{}]}]]]]]]}},
     ],
 )
 def test_a_member_of_the_wrong_type_never_costs_the_event(tmp_path: Path, odd: dict[str, Any]) -> None:
     trace = read(tmp_path, [OPERATOR, {**span("cpu_op", "x", 3, 1), **odd}, OPERATOR])
     assert len(trace.slices) + len(trace.activities) == 3
     assert not trace.integrity.dropped
+
+
+@pytest.mark.parametrize(("odd", "lost"), [("[" * 100_000 + "]" * 100_000, 1), ("1" * 5_000, 0)])
+def test_absurd_nesting_costs_one_event_and_an_absurd_number_none(tmp_path: Path, odd: str, lost: int) -> None:
+    good = event_text("f")
+    trace = read_text(tmp_path, f'{{"traceEvents": [{good}, {good[:-2]}"x": {odd}}}}}, {good}]}}')
+    assert len(trace.slices) == 3 - lost
+    assert sum(entry.count for entry in trace.integrity.dropped.values()) == lost
 
 
 @pytest.mark.shared

@@ -72,6 +72,11 @@ def test_a_missing_path_is_named(tmp_path: Path) -> None:
         open_recording(tmp_path / "nowhere.json")
 
 
+def test_a_path_that_cannot_exist_is_refused() -> None:
+    with pytest.raises(TraceFormatError, match="is not a path"):
+        open_recording("trace\0.json")
+
+
 def test_a_folder_that_is_no_recording_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "trace.json", TRACE)
     with pytest.raises(TraceFormatError, match="the folder is no recording"):

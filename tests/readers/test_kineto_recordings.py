@@ -78,6 +78,8 @@ def second_parser(path: Path) -> Expected:
     starts = []
     calls: Counter[int] = Counter()
     launched = []
+    stated_by_call = {}
+    silent_copies = []
     for event in document["traceEvents"]:
         group = group_of(event)
         if group is None:
@@ -90,13 +92,18 @@ def second_parser(path: Path) -> Expected:
         arguments = event.get("args", {})
         if group == "call":
             calls[arguments.get("correlation", 0)] += 1
+            if "dst" in arguments:
+                stated_by_call[arguments["correlation"]] = int(arguments.get("bytes", arguments.get("size", -1)))
         elif group in ("kernel", "copy", "memset"):
             launched.append(arguments.get("correlation", 0))
             found.names[event["name"]] += 1
             if group == "copy":
-                found.bytes_copied += arguments.get("bytes", -1)
+                found.bytes_copied += arguments.get("bytes", 0)
+                if "bytes" not in arguments:
+                    silent_copies.append(arguments["correlation"])
         elif group == "memory" and arguments["Bytes"] > 0:
             found.bytes_allocated += arguments["Bytes"]
+    found.bytes_copied += sum(stated_by_call.get(correlation, -1) for correlation in silent_copies)
     found.earliest = min(starts)
     found.linkable = sum(1 for correlation in launched if correlation and calls[correlation] == 1)
     return found

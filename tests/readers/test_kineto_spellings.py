@@ -254,6 +254,19 @@ def test_rank_from_the_file_name_where_the_trace_is_silent(
     assert (trace.rank, trace.world_size) == (rank, world_size)
 
 
+def test_an_amd_copy_takes_its_size_from_the_call(tmp_path: Path) -> None:
+    events = [
+        span("cuda_runtime", "hipMemcpyAsync", 1, 1, correlation=5, src="0x1", dst="0x2", bytes="2560", kind="1"),
+        span("cuda_runtime", "hipMemcpyWithStream", 3, 1, correlation=6, src="0x1", dst="0x2", size="64", kind="1"),
+        span("gpu_memcpy", "CopyHostToDevice", 2, 1, 0, 0, correlation=5),
+        span("gpu_memcpy", "CopyHostToDevice", 4, 1, 0, 0, correlation=6),
+        span("gpu_memcpy", "CopyHostToDevice", 6, 1, 0, 0),
+    ]
+    activities = read(tmp_path, events).activities
+    assert activities.size_bytes.tolist() == [2560, 64, -1]
+    assert activities.direction.tolist() == [CopyDirection.H2D] * 3
+
+
 def test_thread_names_come_along(tmp_path: Path) -> None:
     named = {"name": "thread_name", "ph": "M", "ts": 0, "pid": 1, "tid": 1, "args": {"name": "thread 1 (main)"}}
     (thread,) = read(tmp_path, [OPERATOR, named]).threads

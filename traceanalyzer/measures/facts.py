@@ -65,6 +65,18 @@ class Facts:
         """Whether operators carry their input shapes."""
         return bool(np.any(self._trace.slices.shapes >= 0))
 
+    def has_slices(self, kind: SliceKind) -> bool:
+        """Whether the recording holds host slices of a kind."""
+        return bool(np.any(self._trace.slices.kind == kind))
+
+    def activity_starts(self, rows: IntArray) -> IntArray:
+        """Start of each activity, ns."""
+        return self._trace.activities.start_ns[rows]
+
+    def activity_ends(self, rows: IntArray) -> IntArray:
+        """End of each activity, ns."""
+        return self._trace.activities.end_ns[rows]
+
     def device(self, device_id: int) -> Device | None:
         """Return what is known about a device, or None."""
         return next((d for d in self._trace.devices if d.device_id == device_id), None)
@@ -103,6 +115,10 @@ class Facts:
     def slice_name(self, row: int) -> str:
         """Name of a host slice; empty for -1."""
         return self._text(int(self._trace.slices.name[row])) if row >= 0 else ""
+
+    def is_python_frame(self, row: int) -> bool:
+        """Whether a host slice is a Python frame; False for -1."""
+        return row >= 0 and int(self._trace.slices.kind[row]) == SliceKind.PYTHON
 
     def slice_span(self, row: int) -> tuple[int, int]:
         """Start and end of a host slice, ns."""

@@ -100,11 +100,14 @@ def _ending_activities(trace: Trace, device: DeviceTimeline, end: IntArray) -> I
     first = np.searchsorted(acts.start_ns[rows], end, side="left")
     after = np.searchsorted(acts.start_ns[rows], end, side="right")
     activity = np.where(after > first, rows[np.minimum(first, len(rows) - 1)], -1)
-    for g in np.flatnonzero(after - first > 1):
-        tied = rows[first[g] : after[g]]
-        linked = tied[trace.activity_call[tied] >= 0]
-        pool = linked if len(linked) else tied
-        activity[g] = pool[np.argmin(acts.correlation[pool])]
+    shared = np.flatnonzero(after - first > 1)
+    if len(shared):
+        count = (after - first)[shared]
+        group = np.repeat(np.arange(len(shared)), count)
+        offset = np.arange(len(group)) - np.repeat(np.cumsum(count) - count, count)
+        tied = rows[first[shared][group] + offset]
+        order = np.lexsort((acts.correlation[tied], trace.activity_call[tied] < 0, group))
+        activity[shared] = tied[order[np.cumsum(count) - count]]
     return activity
 
 
@@ -129,13 +132,16 @@ def _awaited_until(trace: Trace) -> IntArray:
     """
     acts, calls, waits = trace.activities, trace.calls, trace.waits
     until = np.full(len(acts), -_FAR, dtype=np.int64)
+    rows = np.flatnonzero(waits.kind == WaitKind.STREAM_WAIT_EVENT)
+    host_functions = _host_functions(trace)
+    if not len(rows) and not len(host_functions):
+        return until
     linked = np.flatnonzero(trace.activity_call >= 0)
     launch = calls.start_ns[trace.activity_call[linked]]
     order = np.argsort(launch, kind="stable")
     linked, launch = linked[order], launch[order]
     launcher = calls.thread[trace.activity_call[linked]]
 
-    rows = np.flatnonzero(waits.kind == WaitKind.STREAM_WAIT_EVENT)
     asked = _call_rows(trace, waits.correlation[rows])
     asked_ns = np.where(asked >= 0, calls.start_ns[asked], waits.start_ns[rows]) if len(calls) else waits.start_ns[rows]
     recorded = _call_rows(trace, waits.source_correlation[rows])
@@ -161,7 +167,7 @@ def _awaited_until(trace: Trace) -> IntArray:
                 reached[these[some]] = np.maximum(reached[these[some]], ends)
         np.maximum.at(until, activity, reached)
 
-    for call in _host_functions(trace):
+    for call in host_functions:
         behind = np.flatnonzero((launcher == calls.thread[call]) & (launch >= calls.start_ns[call]))
         if len(behind):
             until[linked[behind[0]]] = _FAR  # its own end is not recorded, but what follows it starts right after

@@ -304,7 +304,7 @@ def walk_gaps(  # type: ignore[no-untyped-def]
                 and out_window[p] == window and out_boundary[p] == boundary
             ):  # fmt: skip
                 out_end[p] = until
-            else:
+            elif window >= 0 or gaps[g, _G_GAP] >= 0:  # else beyond both the windows and the device's span
                 out_start[n] = now
                 out_end[n] = until
                 out_activity[n] = gaps[g, _G_ACTIVITY]

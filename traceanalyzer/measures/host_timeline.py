@@ -365,4 +365,4 @@ def _sweep(  # type: ignore[no-untyped-def]
             top += _WIDTH
             _open(stack, top, row, is_call, end, trait)
         offsets[t + 1] = n // _COLUMNS
-    return offsets, out[:n].copy(), own_length[:owns].copy(), own_row[:owns].copy(), launched
+    return offsets, out[:n], own_length[:owns].copy(), own_row[:owns].copy(), launched

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,8 @@ from traceanalyzer.model.trace import Trace
 from traceanalyzer.results.analysis import LaunchesReport
 
 _ENQUEUEING = (CallKind.LAUNCH, CallKind.GRAPH_LAUNCH, CallKind.COPY, CallKind.BLOCKING_COPY, CallKind.MEMSET)
+_CAPTURE_BEGINS = re.compile(r"(cuda|cu|hip)StreamBeginCapture")
+_CAPTURE_ENDS = re.compile(r"(cuda|cu|hip)StreamEndCapture")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +37,8 @@ class Launches:
         is_first: 1 for the first activity of its call; counts and percentiles of calls use these rows.
         started_during_call: 1 where it started before its call returned.
         launches_without_activity: Enqueueing calls (launches, copies, memsets) that no activity refers to.
-        kernel_launches_without_activity: Those of them that launch kernels or graphs: a sound recording has none,
-            whereas copies and memsets of no bytes leave none.
+        kernel_launches_without_activity: Those of them that launch kernels or graphs and should have left an activity:
+            copies and memsets of no bytes leave none, nor do launches that only record a graph (stream capture).
         activities_without_launch: Activities without a launch in the recording.
         report: The document part; its counts and percentiles are per launch call.
     """
@@ -100,7 +103,7 @@ def measure_launches(trace: Trace, devices: tuple[DeviceTimeline, ...]) -> Launc
         started_during_call=during.astype(np.int8),
         launches_without_activity=int(orphans.sum()),
         kernel_launches_without_activity=int(
-            (orphans & np.isin(calls.kind, (CallKind.LAUNCH, CallKind.GRAPH_LAUNCH))).sum()
+            (orphans & np.isin(calls.kind, (CallKind.LAUNCH, CallKind.GRAPH_LAUNCH)) & ~_capturing(trace)).sum()
         ),
         activities_without_launch=len(activities) - len(rows),
         report=LaunchesReport(
@@ -113,6 +116,21 @@ def measure_launches(trace: Trace, devices: tuple[DeviceTimeline, ...]) -> Launc
             host_bound_share_of_idle=float(host_idle / idle) if idle and len(rows) else None,
         ),
     )
+
+
+def _capturing(trace: Trace) -> npt.NDArray[np.bool_]:
+    """For each call, whether it lies inside a stream capture of its thread, which records work and runs none."""
+    calls = trace.calls
+    begins, ends = (
+        np.isin(calls.name, [c for c in np.unique(calls.name).tolist() if c >= 0 and pattern.match(trace.names[c])])
+        for pattern in (_CAPTURE_BEGINS, _CAPTURE_ENDS)
+    )
+    result = np.zeros(len(calls), dtype=np.bool_)
+    if begins.any():
+        for thread in np.unique(calls.thread[begins]).tolist():
+            mine = np.flatnonzero(calls.thread == thread)  # in start order
+            result[mine] = np.cumsum(begins[mine].astype(np.int64) - ends[mine].astype(np.int64)) > 0
+    return result
 
 
 def _late_gaps(

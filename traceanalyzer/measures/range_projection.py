@@ -11,8 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from traceanalyzer.measures.device_timeline import DeviceTimeline
 from traceanalyzer.model.schema import CodeArray, IntArray, SliceKind
 from traceanalyzer.model.trace import Trace
+from traceanalyzer.results.analysis import RangeReport
+
+REPORTED_NAMES = 100  # programs that number their ranges make one name per step
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,7 @@ class RangeSum:
         projected_count: Instances that launched GPU activities.
         projected_ns: Lengths of the projections, summed.
         activities: GPU activities launched inside them (one inside two nested instances counts twice).
+        projected_idle_ns: Device idle inside the projections, summed; 0 where it was not asked for.
     """
 
     domain: str
@@ -58,6 +63,7 @@ class RangeSum:
     projected_count: int
     projected_ns: int
     activities: int
+    projected_idle_ns: int
 
 
 def project_ranges(trace: Trace) -> RangeProjections:
@@ -87,12 +93,39 @@ def project_ranges(trace: Trace) -> RangeProjections:
     return RangeProjections(ranges, count, first, last)
 
 
-def sum_ranges(trace: Trace, projections: RangeProjections) -> tuple[RangeSum, ...]:
+def report_ranges(trace: Trace, devices: tuple[DeviceTimeline, ...]) -> list[RangeReport]:
+    """Return the document part: the ranges with most host time.
+
+    Args:
+        trace: The trace.
+        devices: Its devices; idle inside projections is that of the busiest one.
+    """
+    projections = project_ranges(trace)
+    idle = np.zeros(len(projections.slice), dtype=np.int64)
+    if devices:
+        device = max(devices, key=lambda d: d.busy_ns)
+        idle = idle_inside(projections.start_ns, projections.end_ns, device.gap_start_ns, device.gap_end_ns)
+    return [
+        RangeReport(
+            name=total.name,
+            domain=total.domain,
+            count=total.count,
+            time_ns=total.time_ns,
+            activities=total.activities,
+            projected_ns=total.projected_ns,
+            projected_idle_ns=total.projected_idle_ns,
+        )
+        for total in sum_ranges(trace, projections, idle)[:REPORTED_NAMES]
+    ]
+
+
+def sum_ranges(trace: Trace, projections: RangeProjections, idle_ns: IntArray | None = None) -> tuple[RangeSum, ...]:
     """Sum the ranges of a trace by domain and name, by falling host time.
 
     Args:
         trace: The trace.
         projections: Its ``project_ranges``.
+        idle_ns: Device idle inside each projection, where known.
     """
     rows = projections.slice
     if not len(rows):
@@ -101,7 +134,8 @@ def sum_ranges(trace: Trace, projections: RangeProjections) -> tuple[RangeSum, .
     keys, group = np.unique(domain * (len(trace.names) + 1) + name, return_inverse=True)
     length = trace.slices.end_ns[rows] - trace.slices.start_ns[rows]
     has = (projections.activities > 0).astype(np.int64)
-    columns = (np.ones_like(length), length, has, projections.duration_ns, projections.activities)
+    idle = np.zeros_like(length) if idle_ns is None else idle_ns
+    columns = (np.ones_like(length), length, has, projections.duration_ns, projections.activities, idle)
     totals = [_group_sums(column, group.astype(np.int32), len(keys)) for column in columns]
     example = np.zeros(len(keys), dtype=np.int64)
     example[group] = np.arange(len(rows))

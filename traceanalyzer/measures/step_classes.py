@@ -165,9 +165,12 @@ def _cut(trace: Trace, markers: Markers, classes: ByteArray) -> BoolArray:
     has_activity = np.zeros(len(calls), dtype=np.bool_)
     has_activity[trace.activity_call[trace.activity_call >= 0]] = True
     followed = np.bincount(window[inside & has_activity[launches]], minlength=len(cut))
+    some = launched > 0
     if followed.any():
-        # launches without activities: the device's side of this window is missing
-        cut |= (launched > 0) & (followed < MIN_COMPLETE_SHARE * launched)
+        # the device's side of this window is missing; some launches never show an activity (graph capture, driver
+        # calls under runtime calls), so the share is measured against the usual one
+        share = followed / np.maximum(launched, 1)
+        cut |= some & (share < MIN_COMPLETE_SHARE * np.median(share[some]))
     if len(cut) >= 3 and classes[-1] == STEADY:
         # the recording stopped inside the last step
         cut[-1] |= bool(launched[-1] < MIN_COMPLETE_SHARE * np.median(launched[:-1]))

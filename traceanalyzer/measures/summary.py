@@ -9,6 +9,7 @@ from traceanalyzer.measures.arithmetic import sum_by
 from traceanalyzer.measures.device_timeline import DeviceTimeline
 from traceanalyzer.measures.gap_attribution import IdleLedger
 from traceanalyzer.measures.launches import Launches
+from traceanalyzer.measures.range_projection import report_ranges
 from traceanalyzer.measures.series import measure_series
 from traceanalyzer.measures.steps import STEP_CLASSES, Steps
 from traceanalyzer.model.trace import Trace
@@ -53,6 +54,7 @@ def summarise_rank(measures: Measures, timeline: Timeline) -> RankReport:
         observer=measures.observer.report,
         series=measure_series(measures.idle, measures.launches, measures.copies, measures.allocator),
         timeline=timeline,
+        ranges=report_ranges(trace, measures.devices),
     )
 
 

@@ -139,6 +139,8 @@ def check_regular(path: Path) -> os.stat_result:
         raise TraceFormatError(str(path), "no such file or folder", "check the path") from None
     except OSError as error:
         raise TraceFormatError(str(path), f"cannot be opened ({error.strerror})", "check its permissions") from error
+    except ValueError as error:  # a null character
+        raise TraceFormatError(repr(str(path)), "is not a path", "check the path") from error
     if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
         raise TraceFormatError(
             str(path), "is a pipe, socket or device, not a file", "save the recording to a file first"

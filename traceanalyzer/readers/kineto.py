@@ -38,9 +38,10 @@ from traceanalyzer.readers.kineto_clean import (
     longest_duration,
     start_range,
 )
-from traceanalyzer.readers.kineto_columns import ChunkParser, Columns, MsgspecParser
+from traceanalyzer.readers.kineto_columns import ChunkParser, Columns
 from traceanalyzer.readers.kineto_copies import describe
-from traceanalyzer.readers.kineto_metadata import describe_recording, devices, producer, rank_and_world_size
+from traceanalyzer.readers.kineto_metadata import base_ns, describe_recording, devices, producer, rank_and_world_size
+from traceanalyzer.readers.kineto_msgspec import MsgspecParser
 from traceanalyzer.readers.kineto_text import TraceText
 
 NAME = "kineto"
@@ -86,7 +87,7 @@ def read(path: Path, progress: Progress | None = None) -> Recording:
         raise TraceFormatError(
             str(path),
             "no usable events" + _reasons(integrity),
-            "only metadata was exported; record again with CPU and CUDA activities",
+            "record again with CPU and CUDA activities",
         )
     trace = _build(path, tables, text, parser, integrity)
     source = Source(str(path), NAME, size, fingerprint(path), producer(text.metadata))
@@ -103,7 +104,8 @@ class _Tables:
     overheads: Overheads = field(default_factory=Overheads.build)
     waits: Waits = field(default_factory=Waits.build)
     memory: MemoryEvents = field(default_factory=MemoryEvents.build)
-    thread_names: dict[int, str] = field(default_factory=dict)
+    thread_names: dict[tuple[int, int], str] = field(default_factory=dict)
+    copied_bytes: dict[int, int] = field(default_factory=dict)
     capture_ns: int = 0
     count: int = 0
     cuts: list[tuple[int, int]] = field(default_factory=list)
@@ -136,9 +138,13 @@ def _parse(text: TraceText, progress: Progress | None) -> _Tables:
         parts.append(chunk)
         result.count += chunk.count
         result.capture_ns = max(result.capture_ns, chunk.capture_ns)
-        result.thread_names.update(chunk.thread_names)
+        for (pid, tid), title in chunk.thread_names.items():
+            result.thread_names[_identifier(pid), _identifier(tid)] = title
+        result.copied_bytes.update(chunk.copied_bytes)
         if chunk.last_ns is not None:
             result.last_ns = chunk.last_ns
+    if len(result.cuts) >= _MAX_CUTS:
+        text.integrity.note(f"damaged in more than {_MAX_CUTS} places; only the first of them are left out of steps")
     for name, kind in (
         ("activities", Activities),
         ("calls", Calls),
@@ -177,6 +183,8 @@ def _clean(tables: _Tables, names: Sequence[str], integrity: Integrity) -> _Tabl
     calls = drop_repeated_calls(calls, names, integrity)
     calls.kind[:] = classify_column(calls.name, names)
     copies = np.flatnonzero(activities.kind == ActivityKind.COPY)
+    for row in copies[activities.size_bytes[copies] < 0] if tables.copied_bytes else ():
+        activities.size_bytes[row] = tables.copied_bytes.get(int(activities.correlation[row]), -1)
     activities.direction[copies], activities.host_memory[copies] = describe(activities.name[copies], names)
     tables.activities, tables.calls = activities, calls
     _tell_slices_apart(tables.slices, names)
@@ -208,13 +216,12 @@ def _build(path: Path, tables: _Tables, text: TraceText, parser: ChunkParser, in
     tables.calls.thread[:] = renumber[tables.calls.thread]
     tables.slices.thread[:] = renumber[tables.slices.thread]
     tables.memory.thread[:] = renumber[tables.memory.thread]
-    base = text.metadata.get("baseTimeNanoseconds")
     rank, world_size = rank_and_world_size(text.metadata, path.name)
     if not len(tables.activities):
         integrity.note("no GPU activity in this recording")
     return Trace.build(
         names=list(parser.names),
-        origin_ns=first + (base if isinstance(base, int) else 0),
+        origin_ns=first + base_ns(text.metadata),
         threads=threads,
         devices=devices(text.metadata, integrity),
         activities=tables.activities,
@@ -249,22 +256,17 @@ def _mark_truncation(tables: _Tables, text: TraceText, first: int, integrity: In
     tables.cuts.append((start, max(end, start + 1)))
 
 
-def _threads(keys: list[Any], names: dict[int, str]) -> tuple[list[Thread], CodeArray]:
+def _threads(keys: list[Any], names: dict[tuple[int, int], str]) -> tuple[list[Thread], CodeArray]:
     """Number the threads, joining spellings of the same one (25738 and "25738").
 
     Returns:
-        The threads, and for each parser code the index of its thread.
+        The threads, and for each parser code the index of its thread; the last entry keeps -1 absent.
     """
     found: dict[tuple[int, int], int] = {}
-    titles: dict[int, str] = {}
-    renumber = np.zeros(len(keys) + 1, dtype=np.int32)
-    renumber[-1] = -1
+    renumber = np.full(len(keys) + 1, -1, dtype=np.int32)
     for code, (pid, tid) in enumerate(keys):
-        index = found.setdefault((_identifier(pid), _identifier(tid)), len(found))
-        renumber[code] = index
-        if code in names:
-            titles[index] = names[code]
-    return [Thread(pid, tid, titles.get(i, "")) for (pid, tid), i in found.items()], renumber
+        renumber[code] = found.setdefault((_identifier(pid), _identifier(tid)), len(found))
+    return [Thread(pid, tid, names.get((pid, tid), "")) for pid, tid in found], renumber
 
 
 def _identifier(value: object) -> int:

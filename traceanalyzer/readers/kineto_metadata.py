@@ -42,6 +42,14 @@ def describe_recording(metadata: Mapping[str, Any], slice_kinds: ByteArray) -> d
     return facts
 
 
+def base_ns(metadata: Mapping[str, Any]) -> int:
+    """Return the epoch nanoseconds that the times of the file count from; 0 where they are absolute."""
+    base = metadata.get("baseTimeNanoseconds")
+    if isinstance(base, str) and base.isdecimal():
+        base = int(base)
+    return base if isinstance(base, int) and not isinstance(base, bool) else 0
+
+
 def producer(metadata: Mapping[str, Any]) -> str:
     """Name the tool that wrote the trace."""
     version = metadata.get("torch_version", metadata.get("pytorch_version"))

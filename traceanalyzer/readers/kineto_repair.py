@@ -74,7 +74,7 @@ def repaired(text: str) -> tuple[dict[str, Any], str] | None:
         try:
             fixed = attempt(text)
             event, end = DECODER.raw_decode(fixed)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(event, dict) and not fixed[end:].strip():
             return event, problem

@@ -293,7 +293,7 @@ def _decode_at(text: bytes, position: int, stop: int) -> tuple[Any, int, bool]:
         value, _ = DECODER.raw_decode(_text(text[position : position + length]))
     except json.JSONDecodeError as error:
         return None, position, error.pos >= len(window.rstrip())
-    except RecursionError:
+    except (ValueError, RecursionError):  # a number of thousands of digits, nesting without end
         return None, position, False
     return value, position + length, False
 

@@ -145,11 +145,13 @@ class Decoder:
         """
         longest = self.limit_ns if limit_ns is None else limit_ns
         start, end = raw.integers("start", 0), raw.integers("end", 0)
+        # as floats, because the difference of two corrupted stamps can exceed 64 bits
+        too_long = np.subtract(end, start, dtype=np.float64) > longest
         checks: list[tuple[str, npt.NDArray[np.bool_] | None]] = [
             ("without a start", raw.nulls("start")),
             ("without an end", raw.nulls("end")),
             ("that end before they start", end < start),
-            (f"longer than the capture ({format_ns(longest)})", end - start > longest),
+            (f"longer than the capture ({format_ns(longest)})", too_long),
         ]
         if needs_start:
             # CUPTI writes 0 for a time it never took; a recording's own first activity may start at 0 as well, but

@@ -22,6 +22,7 @@ _OPTIONS: tuple[tuple[tuple[str, ...], str, str], ...] = (
 )
 
 _LOSS = re.compile(r"lost|dropped|not all|incomplete|missing|overflow|out of order", re.IGNORECASE)
+_NOT_ALL = re.compile(r"Not all (.+) events might have been collected")
 _PATH = re.compile(r"(?:[A-Za-z]:)?[/\\][^\s'\"]+")
 _WARNING = 2  # DIAGNOSTIC_EVENT.severity from which on a message can mean lost data
 
@@ -168,6 +169,11 @@ def note_missing_tables(raw: Mapping[str, RawTable], integrity: Integrity) -> No
     if messages is not None:
         codes, texts = messages.texts("text")
         severe = messages.integers("severity") >= _WARNING
-        for code in sorted(set(codes[severe].tolist()) - {-1}):
-            if _LOSS.search(texts[code]):
-                integrity.note(f"nsys says: {_PATH.sub('…', texts[code]).strip()[:200]}")
+        said = [texts[code] for code in sorted(set(codes[severe].tolist()) - {-1}) if _LOSS.search(texts[code])]
+        # nsys warns like this whenever a program is still running when recording stops
+        kinds = [found.group(1) for text in said if (found := _NOT_ALL.match(text))]
+        if kinds:
+            integrity.note(f"nsys warns that not all events might have been collected: {', '.join(kinds)}.")
+        for text in said:
+            if not _NOT_ALL.match(text):
+                integrity.note(f"nsys says: {_PATH.sub('…', text).strip()[:200]}")

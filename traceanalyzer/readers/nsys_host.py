@@ -76,7 +76,8 @@ def decode_nvtx(decoder: Decoder, raw: RawTable, capture_end_ns: int) -> tuple[S
         count = int(np.count_nonzero(open_ended))
         decoder.integrity.note(f"{count} NVTX ranges were still open when the capture ended; they are cut there.")
     good = np.ones(len(raw), dtype=np.bool_)
-    for reason, bad in (("that end before they start", end < start), ("longer than a week", end - start > _WEEK_NS)):
+    too_long = np.subtract(end, start, dtype=np.float64) > _WEEK_NS
+    for reason, bad in (("that end before they start", end < start), ("longer than a week", too_long)):
         if bad.any():
             decoder.integrity.drop(f"NVTX ranges {reason}", f"start {start[bad][0]}", int(bad.sum()))
             good &= ~bad

@@ -19,7 +19,7 @@ from traceanalyzer.results.finding import Saving
 from traceanalyzer.results.vocabulary import CAUSE_CODE, PHASE_CODE, Basis, Cause, Phase
 
 # phases that have a rule of their own; whatever happens inside them is that rule's business
-EPISODE_PHASES = (Phase.VALIDATE, Phase.CHECKPOINT)
+EPISODE_PHASES = (Phase.VALIDATE, Phase.CHECKPOINT, Phase.LOG)
 
 # idle that shrinks when the host gets to its next launch earlier; waiting for the loader does not
 HOST_CAUSES = (
@@ -94,7 +94,8 @@ def judged_idle(measures: Measures, judged: JudgedSteps, *, with_episode_phases:
     Args:
         measures: One rank.
         judged: The windows.
-        with_episode_phases: Keep pieces inside validation and checkpoints, which other rules leave alone.
+        with_episode_phases: Keep pieces inside validation, checkpoints and logging, which other rules leave
+            alone.
     """
     idle = measures.idle
     keep: BoolArray = judged.holds(idle.window) & (idle.device == judged.device_id)

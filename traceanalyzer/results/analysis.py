@@ -380,8 +380,33 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     run_ahead: RunAhead | None = None
 
 
+class RangeReport(msgspec.Struct, frozen=True, kw_only=True):
+    """All instances of one user range (NVTX range, ``record_function``) of one domain.
+
+    Attributes:
+        name: Range name.
+        domain: NVTX domain, empty for the default one.
+        count: Instances.
+        time_ns: Their lengths on the host, summed.
+        activities: GPU activities launched inside them on their own thread.
+        projected_ns: Their GPU projections (first start to last end of those activities), summed.
+        projected_idle_ns: Idle of the busiest device inside the projections, summed.
+    """
+
+    name: str
+    domain: str
+    count: int
+    time_ns: int
+    activities: int
+    projected_ns: int
+    projected_idle_ns: int
+
+
 class RankReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One process and its devices."""
+    """One process and its devices.
+
+    ``ranges`` holds the user ranges with most host time, at most 100 names.
+    """
 
     rank: int
     world_size: int
@@ -398,6 +423,7 @@ class RankReport(msgspec.Struct, frozen=True, kw_only=True):
     observer: ObserverReport
     series: Series
     timeline: Timeline
+    ranges: list[RangeReport] = []
 
 
 class Analysis(msgspec.Struct, frozen=True, kw_only=True, dict=True):

@@ -10,15 +10,27 @@ from traceanalyzer.rules import (
     blocking_h2d_copies,
     cache_emptied,
     checkpoint_stall,
+    device_wide_sync,
+    exposed_h2d_copies,
+    garbage_collection_pauses,
+    grid_too_small,
     incomplete_recording,
     launch_bound,
+    lazy_module_loading,
     loader_in_main_process,
+    loader_restart,
     loader_too_slow,
+    logging_stall,
     nothing_to_fix,
     observer_effect,
     pageable_h2d_copies,
     plan_search,
+    python_overhead,
+    step_jitter,
     sync_in_step,
+    tensor_cores_unused,
+    tiny_copies,
+    unfused_optimizer,
     validation_stall,
 )
 from traceanalyzer.rules.base import RuleModule
@@ -28,16 +40,28 @@ RULES: tuple[RuleModule, ...] = tuple(
     for module in (
         loader_in_main_process,  # TA101
         loader_too_slow,  # TA102
+        loader_restart,  # TA104
         launch_bound,  # TA201
         plan_search,  # TA202
+        lazy_module_loading,  # TA203
+        python_overhead,  # TA204
+        garbage_collection_pauses,  # TA205
         anomaly_mode_left_on,  # TA207
         pageable_h2d_copies,  # TA301
         blocking_h2d_copies,  # TA302
+        exposed_h2d_copies,  # TA303
+        tiny_copies,  # TA304
         allocator_churn,  # TA401
         cache_emptied,  # TA402
         sync_in_step,  # TA501
+        device_wide_sync,  # TA502
+        tensor_cores_unused,  # TA601
+        grid_too_small,  # TA602
+        unfused_optimizer,  # TA604
         validation_stall,  # TA801
         checkpoint_stall,  # TA802
+        logging_stall,  # TA803
+        step_jitter,  # TA805
         incomplete_recording,  # TA901
         observer_effect,  # TA902
         nothing_to_fix,  # TA903

@@ -1,0 +1,1 @@
+"""Benchmarks and studies; run by hand, never timed in tests."""

@@ -1,0 +1,57 @@
+"""The faults that can be reproduced."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from traceanalyzer.errors import UsageError
+from traceanalyzer.recording.faults import catalogue, make_faults
+
+NAMES = [
+    "single-process-loader",
+    "slow-storage",
+    "few-workers",
+    "low-prefetch",
+    "no-persistence",
+    "heavy-mosaic",
+    "pageable",
+    "blocking",
+    "tiny-copies",
+    "item-per-step",
+    "device-sync",
+    "print-tensor",
+    "anomaly-mode",
+    "empty-cache",
+    "multi-scale",
+    "memory-cap",
+    "fragmentation",
+    "creep",
+    "amp-off",
+    "batch-small",
+    "channels-last-off",
+    "unfused-optimizer",
+    "gc-storm",
+    "validate-every-step",
+    "checkpoint-every-step",
+    "log-every-step",
+    "lazy-loading",
+    "healthy",
+]
+
+
+def test_every_fault_is_there_under_its_name() -> None:
+    assert set(catalogue()) == set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_fault_names_the_cause_it_reproduces(name: str) -> None:
+    [fault] = make_faults((name,))
+    assert re.fullmatch(r"TA\d{3}", fault.code)
+    assert fault.about
+
+
+def test_an_unknown_fault_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UsageError, match=r"unknown fault 'slow'; known are .*slow-storage"):
+        make_faults(("slow",))

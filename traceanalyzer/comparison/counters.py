@@ -1,0 +1,115 @@
+"""Per-step counts: exact where they never vary, a run test where they do."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceanalyzer.comparison.samples import FloatArray, Run
+from traceanalyzer.comparison.statistics import ALPHA, moderated_t, t_survival
+from traceanalyzer.results.comparison import Family, Test, Verdict
+
+# the totals whose rise is a regression; kernels per family may be exchanged by a library and only inform
+DECIDING_COUNTERS = (
+    "launches",
+    "h2d",
+    "d2h",
+    "d2d",
+    "p2p",
+    "memsets",
+    "synchronisations",
+    "device_mallocs",
+    "device_frees",
+    "host_allocs",
+    "graph_launches",
+)
+# run-to-run spread of counts that vary with the data (targets per image, for example)
+VARYING_PRIOR_SD = 0.05
+
+TITLES = {
+    "launches": "launch calls",
+    "kernels": "kernels",
+    "h2d": "H2D copies",
+    "d2h": "D2H copies",
+    "d2d": "D2D copies",
+    "p2p": "peer-to-peer copies",
+    "memsets": "memsets",
+    "synchronisations": "synchronising calls",
+    "device_mallocs": "device allocations",
+    "device_frees": "device frees",
+    "host_allocs": "pinned host allocations",
+    "graph_launches": "graph launches",
+}
+
+
+def compare_counters(base: list[Run], candidate: list[Run]) -> list[Test]:
+    """Compare per-step counts.
+
+    A counter that is the same in every steady step of both sides needs no statistics: any change is real. One that
+    varies gets the run test on its logarithm, with at least one count per step as floor.
+
+    Args:
+        base: Base runs.
+        candidate: Candidate runs.
+
+    Returns:
+        One test per counter seen on either side.
+    """
+    names = sorted({n for run in base + candidate for n in run.counters})
+    tests = []
+    for name in names:
+        before = np.concatenate([r.counters.get(name, np.zeros(r.steps)) for r in base])
+        after = np.concatenate([r.counters.get(name, np.zeros(r.steps)) for r in candidate])
+        constant = bool((before == before[0]).all() and (after == after[0]).all())
+        low, high = float(before.mean()), float(after.mean())
+        verdict = Verdict.NO_CHANGE
+        p: float | None = None
+        statistic: float | None = None
+        degrees: float | None = None
+        if constant:
+            method = "constant on both sides: exact"
+            if high > low:
+                verdict = Verdict.REGRESSION
+            elif high < low:
+                verdict = Verdict.IMPROVEMENT
+        else:
+            method = "varies from step to step: moderated t on log run means"
+            fit = moderated_t(
+                [_log_counts(r, name) for r in base],
+                [_log_counts(r, name) for r in candidate],
+                prior_sd=VARYING_PRIOR_SD,
+                adjust_host=False,
+            )
+            statistic, degrees = fit.estimate / fit.standard_error, fit.degrees_of_freedom
+            p = t_survival(statistic, degrees)
+            if p < ALPHA and high - low >= 1.0:
+                verdict = Verdict.REGRESSION
+            elif t_survival(-statistic, degrees) < ALPHA and low - high >= 1.0:
+                verdict = Verdict.IMPROVEMENT
+        decides = name in DECIDING_COUNTERS
+        title = TITLES.get(name, name)
+        delta = high - low
+        tests.append(
+            Test(
+                family=Family.COUNTER if decides else Family.ADVISORY,
+                name=name,
+                unit="count",
+                base=low,
+                candidate=high,
+                change=(delta / low) if low else None,
+                verdict=verdict,
+                method=method,
+                p=p,
+                statistic=statistic,
+                degrees_of_freedom=degrees,
+                detail=f"{title} per step: {low:g} → {high:g} ({delta:+g})",
+                samples_base=len(before),
+                samples_candidate=len(after),
+            )
+        )
+    return tests
+
+
+def _log_counts(run: Run, name: str) -> tuple[FloatArray, FloatArray]:
+    counts = run.counters.get(name, np.zeros(run.steps))
+    # one half stands for zero, so that a count appearing from nothing has a finite ratio
+    return np.log(np.maximum(counts, 0.5)), np.zeros(run.steps)

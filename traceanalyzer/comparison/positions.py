@@ -1,0 +1,202 @@
+"""Which gap, which kernels, which rare spike: tests over positions of the step, kernel families and longest gaps."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from traceanalyzer.comparison.options import (
+    FAMILY_FLOOR_NS,
+    FAMILY_FLOOR_RELATIVE,
+    POSITION_FLOOR_NS,
+    POSITION_FLOOR_RELATIVE,
+    SPIKE_FACTOR,
+    SPIKE_FLOOR_NS,
+)
+from traceanalyzer.comparison.samples import FloatArray, Run
+from traceanalyzer.comparison.statistics import (
+    ALPHA,
+    MIN_AUTOCORRELATION_STEPS,
+    fisher_greater,
+    holm,
+    mann_whitney_greater,
+)
+from traceanalyzer.results.comparison import Family, Test, Verdict
+from traceanalyzer.units import format_ns
+
+REPORTED_POSITIONS = 20
+MIN_PRESENT = 0.5  # a position must exist in half of the steps of each side to be tested
+
+
+def compare_positions(base: list[Run], candidate: list[Run]) -> list[Test]:
+    """Test the host interval before each launch of the step.
+
+    Each interval is divided by its step's median ratio to the base medians, so that a step on a slower host does
+    not count as slower everywhere.
+
+    Args:
+        base: Base runs, positions aligned.
+        candidate: Candidate runs, aligned to the same template.
+
+    Returns:
+        The positions that changed, largest first, at most ``REPORTED_POSITIONS`` of each direction.
+    """
+    names = base[0].position_names
+    if not names or any(not r.interval_ns.size for r in base + candidate):
+        return []
+    raw_base = np.concatenate([r.interval_ns for r in base])
+    raw_candidate = np.concatenate([r.interval_ns for r in candidate])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # positions absent on a side are all-NaN columns
+        reference = np.nanmedian(raw_base, axis=0)
+        before = _by_step_ratio(raw_base, reference)
+        after = _by_step_ratio(raw_candidate, reference)
+        median_before = np.nanmedian(before, axis=0)
+        median_after = np.nanmedian(after, axis=0)
+    present = ((~np.isnan(before)).mean(axis=0) >= MIN_PRESENT) & ((~np.isnan(after)).mean(axis=0) >= MIN_PRESENT)
+    columns = np.flatnonzero(present)
+    if not len(columns):
+        return []
+    u, p_worse = mann_whitney_greater(before[:, columns], after[:, columns], MIN_AUTOCORRELATION_STEPS)
+    _, p_better = mann_whitney_greater(after[:, columns], before[:, columns], MIN_AUTOCORRELATION_STEPS)
+    adjusted_worse, adjusted_better = holm(p_worse), holm(p_better)
+    change = median_after[columns] - median_before[columns]
+    scale = np.maximum(np.abs(median_before[columns]), 1.0)
+    large = (np.abs(change) > POSITION_FLOOR_NS) & (np.abs(change) / scale > POSITION_FLOOR_RELATIVE)
+    tests = []
+    for worse in (True, False):
+        adjusted = adjusted_worse if worse else adjusted_better
+        hits = np.flatnonzero((adjusted < ALPHA) & large & ((change > 0) if worse else (change < 0)))
+        for hit in hits[np.argsort(-np.abs(change[hits]), kind="stable")][:REPORTED_POSITIONS]:
+            column = int(columns[hit])
+            previous = names[column - 1] if column else "the step's start"
+            tests.append(
+                Test(
+                    family=Family.POSITION,
+                    name=f"launch {column + 1} of {len(names)}: {names[column]}",
+                    unit="ns",
+                    base=float(median_before[column]),
+                    candidate=float(median_after[column]),
+                    change=float(change[hit] / scale[hit]),
+                    statistic=float(u[hit]),
+                    p=float(p_worse[hit] if worse else p_better[hit]),
+                    p_adjusted=float(adjusted[hit]),
+                    floor_relative=POSITION_FLOOR_RELATIVE,
+                    floor_absolute=POSITION_FLOOR_NS,
+                    samples_base=int((~np.isnan(before[:, column])).sum()),
+                    samples_candidate=int((~np.isnan(after[:, column])).sum()),
+                    verdict=Verdict.REGRESSION if worse else Verdict.IMPROVEMENT,
+                    method="Mann–Whitney on host intervals divided by the step's median ratio",
+                    detail=(
+                        f"host time before launching {names[column]} (after {previous}): "
+                        f"{format_ns(float(median_before[column]))} → {format_ns(float(median_after[column]))}"
+                    ),
+                )
+            )
+    return tests
+
+
+def compare_families(base: list[Run], candidate: list[Run]) -> list[Test]:
+    """Test the time of every kernel family per step.
+
+    Args:
+        base: Base runs.
+        candidate: Candidate runs.
+
+    Returns:
+        The families that changed beyond both floors, largest first.
+    """
+    names = sorted({n for r in base + candidate for n in r.kernel_family_ns})
+    if not names:
+        return []
+    before = _families(base, names)
+    after = _families(candidate, names)
+    u, p_worse = mann_whitney_greater(before, after)
+    _, p_better = mann_whitney_greater(after, before)
+    adjusted_worse, adjusted_better = holm(p_worse), holm(p_better)
+    median_before, median_after = np.median(before, axis=0), np.median(after, axis=0)
+    change = median_after - median_before
+    scale = np.maximum(median_before, 1.0)
+    large = (np.abs(change) > FAMILY_FLOOR_NS) & (np.abs(change) / scale > FAMILY_FLOOR_RELATIVE)
+    tests = []
+    for column in np.argsort(-np.abs(change), kind="stable"):
+        worse = bool(change[column] > 0)
+        adjusted = float((adjusted_worse if worse else adjusted_better)[column])
+        if not large[column] or adjusted >= ALPHA:
+            continue
+        tests.append(
+            Test(
+                family=Family.KERNEL_FAMILY,
+                name=names[column],
+                unit="ns",
+                base=float(median_before[column]),
+                candidate=float(median_after[column]),
+                change=float(change[column] / scale[column]) if median_before[column] else None,
+                statistic=float(u[column]),
+                p=float((p_worse if worse else p_better)[column]),
+                p_adjusted=adjusted,
+                floor_relative=FAMILY_FLOOR_RELATIVE,
+                floor_absolute=FAMILY_FLOOR_NS,
+                samples_base=len(before),
+                samples_candidate=len(after),
+                verdict=Verdict.REGRESSION if worse else Verdict.IMPROVEMENT,
+                method="Mann–Whitney on kernel time per step",
+                detail=(
+                    f"kernels {names[column]}: {format_ns(float(median_before[column]))} → "
+                    f"{format_ns(float(median_after[column]))} per step"
+                ),
+            )
+        )
+    return tests
+
+
+def compare_spikes(base: list[Run], candidate: list[Run]) -> list[Test]:
+    """Test whether long gaps come more often: steps whose longest gap exceeds what the base ever showed.
+
+    Args:
+        base: Base runs.
+        candidate: Candidate runs.
+    """
+    before = np.concatenate([r.max_gap_ns for r in base])
+    after = np.concatenate([r.max_gap_ns for r in candidate])
+    limit_worse = max(SPIKE_FLOOR_NS, SPIKE_FACTOR * float(before.max()))
+    limit_better = max(SPIKE_FLOOR_NS, SPIKE_FACTOR * float(after.max()))
+    hits = int((after > limit_worse).sum())
+    gone = int((before > limit_better).sum())
+    p_worse = fisher_greater(0, len(before), hits, len(after))
+    p_better = fisher_greater(0, len(after), gone, len(before))
+    verdict = Verdict.NO_CHANGE
+    if hits and p_worse < ALPHA:
+        verdict = Verdict.REGRESSION
+    elif gone and p_better < ALPHA:
+        verdict = Verdict.IMPROVEMENT
+    return [
+        Test(
+            family=Family.SPIKE,
+            name="longest gap",
+            unit="steps",
+            base=0.0 if verdict is not Verdict.IMPROVEMENT else float(gone),
+            candidate=float(hits) if verdict is not Verdict.IMPROVEMENT else 0.0,
+            p=p_worse,
+            p_adjusted=p_worse,
+            floor_absolute=limit_worse,
+            samples_base=len(before),
+            samples_candidate=len(after),
+            verdict=verdict,
+            method="Fisher's exact test on steps whose longest gap exceeds max(3 ms, 1.5 × the other side's maximum)",
+            detail=f"{hits} of {len(after)} candidate steps hold a gap above {format_ns(limit_worse)}",
+        )
+    ]
+
+
+def _by_step_ratio(intervals: FloatArray, reference: FloatArray) -> FloatArray:
+    usable = reference > 0
+    ratios = np.nanmedian(intervals[:, usable] / reference[usable], axis=1)
+    return intervals / np.where(ratios > 0, ratios, 1.0)[:, None]
+
+
+def _families(runs: list[Run], names: list[str]) -> FloatArray:
+    return np.concatenate(
+        [np.column_stack([r.kernel_family_ns.get(n, np.zeros(r.steps)) for n in names]) for r in runs]
+    )

@@ -1,0 +1,191 @@
+"""What the tests need from an Analysis document: the comparable steps of one rank as arrays."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from traceanalyzer.errors import UsageError
+from traceanalyzer.results.analysis import Analysis, Configuration, RecordedWith
+from traceanalyzer.results.vocabulary import StepClass
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run's steady steps; series have one value per steady step, matrices are steps × positions.
+
+    Attributes:
+        label: Path or name.
+        rank: The rank compared.
+        steps: Number of steady steps.
+        dropped: Steps left out.
+        start_ns: Window starts.
+        step_ns: Window lengths.
+        in_step_idle_ns: Idle inside the marker.
+        boundary_idle_ns: Idle between the markers.
+        kernel_ns: Kernel sums.
+        exposed_h2d_ns: H2D copy time not under a kernel.
+        max_gap_ns: Longest idle piece.
+        idle_by_cause_ns: Cause → series.
+        kernel_family_ns: Family → series.
+        counters: Counter → series.
+        position_names: Activity name per position of the modal step.
+        interval_ns: Host interval per step and position; NaN where absent.
+        launch_call_ns: Launch-call time per step and position; NaN where absent.
+        h2d_time_ns: Σ durations of the H2D copies of the whole recording.
+        h2d_overlapped_ns: Part of it under kernels.
+        peak_reserved_bytes: Peak of the allocator's reserved memory, or None.
+        configuration: Settings of the recorded run.
+        recorded_with: Options of the profiler.
+        format: Reader name; the export formats of Nsight Systems count as one, ``nsys``.
+        ranks: Ranks in the document.
+    """
+
+    label: str
+    rank: int
+    steps: int
+    dropped: int
+    start_ns: FloatArray
+    step_ns: FloatArray
+    in_step_idle_ns: FloatArray
+    boundary_idle_ns: FloatArray
+    kernel_ns: FloatArray
+    exposed_h2d_ns: FloatArray
+    max_gap_ns: FloatArray
+    idle_by_cause_ns: dict[str, FloatArray]
+    kernel_family_ns: dict[str, FloatArray]
+    counters: dict[str, FloatArray]
+    position_names: tuple[str, ...]
+    interval_ns: FloatArray
+    launch_call_ns: FloatArray
+    h2d_time_ns: int
+    h2d_overlapped_ns: int
+    peak_reserved_bytes: int | None
+    configuration: Configuration
+    recorded_with: RecordedWith
+    format: str
+    ranks: int
+
+
+def load_run(analysis: Analysis, label: str) -> Run:
+    """Take the comparable steps of a document's first rank with GPU activity.
+
+    Warm-up, validation, checkpoint, epoch-edge and cut windows are left out, by their class and never for being slow.
+
+    Args:
+        analysis: The document.
+        label: Name for messages.
+
+    Raises:
+        UsageError: No GPU activity or no steady step to compare.
+    """
+    ranks = [r for r in analysis.ranks if r.devices]
+    if not ranks:
+        raise UsageError(f"{label}: holds no GPU activity, so there are no kernel gaps to compare; record it on a GPU")
+    rank = ranks[0]
+    series = rank.per_step
+    steady = np.array([c is StepClass.STEADY for c in rank.steps.step_class], dtype=np.bool_)
+    if not steady.any():
+        raise UsageError(f"{label}: no steady steps to compare; record more steps, or mark them with a step range")
+
+    def pick(values: list[int]) -> FloatArray:
+        return np.asarray(values, dtype=np.float64)[steady]
+
+    idle, boundary = pick(series.idle_ns), pick(series.boundary_idle_ns)
+    return Run(
+        label=label,
+        rank=rank.rank,
+        steps=int(steady.sum()),
+        dropped=int((~steady).sum()),
+        start_ns=pick(series.start_ns),
+        step_ns=pick(series.window_ns),
+        in_step_idle_ns=idle - boundary,
+        boundary_idle_ns=boundary,
+        kernel_ns=pick(series.kernel_ns),
+        exposed_h2d_ns=pick(series.exposed_h2d_ns),
+        max_gap_ns=pick(series.max_gap_ns),
+        idle_by_cause_ns={k: pick(v) for k, v in series.idle_by_cause_ns.items()},
+        kernel_family_ns={k: pick(v) for k, v in series.kernel_family_ns.items()},
+        counters={k: pick(v) for k, v in series.counters.items()},
+        position_names=tuple(rank.positions.name),
+        interval_ns=_matrix(rank.positions.interval_ns, len(rank.positions.name)),
+        launch_call_ns=_matrix(rank.positions.launch_call_ns, len(rank.positions.name)),
+        h2d_time_ns=rank.copies.h2d.time_ns,
+        h2d_overlapped_ns=rank.copies.h2d.overlapped_ns,
+        peak_reserved_bytes=rank.allocator.peak_reserved_bytes,
+        configuration=analysis.configuration,
+        recorded_with=analysis.recorded_with,
+        format=_format(analysis),
+        ranks=len(analysis.ranks),
+    )
+
+
+def select_steps(run: Run, rows: npt.NDArray[np.int64]) -> Run:
+    """Return a run holding only the given steady steps, in that order; for resampling studies."""
+    return replace(
+        run,
+        steps=len(rows),
+        start_ns=run.start_ns[rows],
+        step_ns=run.step_ns[rows],
+        in_step_idle_ns=run.in_step_idle_ns[rows],
+        boundary_idle_ns=run.boundary_idle_ns[rows],
+        kernel_ns=run.kernel_ns[rows],
+        exposed_h2d_ns=run.exposed_h2d_ns[rows],
+        max_gap_ns=run.max_gap_ns[rows],
+        idle_by_cause_ns={k: v[rows] for k, v in run.idle_by_cause_ns.items()},
+        kernel_family_ns={k: v[rows] for k, v in run.kernel_family_ns.items()},
+        counters={k: v[rows] for k, v in run.counters.items()},
+        interval_ns=run.interval_ns[rows],
+        launch_call_ns=run.launch_call_ns[rows],
+    )
+
+
+def align_positions(runs: list[Run]) -> list[Run]:
+    """Bring every run's positions to those of the first run, by name.
+
+    Args:
+        runs: Runs of both sides; the first one's modal step is the template.
+
+    Returns:
+        The runs with equal ``position_names``; NaN where a run lacks a position.
+    """
+    if not runs:
+        return runs
+    template = runs[0].position_names
+    aligned = [runs[0]]
+    for run in runs[1:]:
+        if run.position_names == template:
+            aligned.append(run)
+            continue
+        blocks = difflib.SequenceMatcher(None, template, run.position_names, autojunk=False).get_matching_blocks()
+        to = np.concatenate([np.arange(b.a, b.a + b.size) for b in blocks]) if blocks else np.empty(0, np.int64)
+        of = np.concatenate([np.arange(b.b, b.b + b.size) for b in blocks]) if blocks else np.empty(0, np.int64)
+        interval = np.full((run.steps, len(template)), np.nan)
+        call = np.full((run.steps, len(template)), np.nan)
+        if run.interval_ns.shape[1]:
+            interval[:, to.astype(np.int64)] = run.interval_ns[:, of.astype(np.int64)]
+            call[:, to.astype(np.int64)] = run.launch_call_ns[:, of.astype(np.int64)]
+            # where the runs' sequences part, the previous launch is another one: that interval is not comparable
+            for block in blocks:
+                if block.size and block.a != 0 and block.b != 0:
+                    interval[:, block.a] = np.nan
+        aligned.append(replace(run, position_names=template, interval_ns=interval, launch_call_ns=call))
+    return aligned
+
+
+def _matrix(columns: list[list[int | None]], positions: int) -> FloatArray:
+    """Turn the document's position-major lists into steps × positions; null becomes NaN."""
+    if not positions or not columns:
+        return np.empty((0, 0), dtype=np.float64)
+    return np.array(columns, dtype=np.float64).T
+
+
+def _format(analysis: Analysis) -> str:
+    # the export formats of one profiler hold the same events
+    names = sorted({"nsys" if i.format.startswith("nsys") else i.format for i in analysis.inputs})
+    return "+".join(names)

@@ -1,0 +1,104 @@
+"""The loader starts its workers again at an epoch's edge, and the device waits for the first batch.
+
+## Detects
+Device idle time waiting for worker processes in the steps at an epoch's edge, beyond what a usual step waits.
+
+## Why it matters
+A DataLoader ends its workers with the epoch unless told otherwise. Starting processes, importing libraries and filling
+the queue takes seconds, every epoch.
+
+## How it is measured
+Waiting for loader workers in episodic steps, less the mean wait of steady steps, mean over both.
+
+## Does not apply when
+The recording has no loader ranges, or no step at an epoch's edge.
+
+## How to fix
+`persistent_workers=True`.
+
+## Limits and false positives
+Ultralytics' own loader keeps its workers alive, so there the wait has another reason (for instance a dataset that is
+rebuilt). Validation and checkpoints in the same step are not counted.
+
+## References
+torch.utils.data.DataLoader, `persistent_workers`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceanalyzer.measures import Measures
+from traceanalyzer.measures.steps import EPISODIC, STEADY
+from traceanalyzer.replay.bounds import bound, judged_steps
+from traceanalyzer.results.finding import Episode, Finding
+from traceanalyzer.results.vocabulary import FindingKind
+from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.evidence import idle_evidence
+from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable
+from traceanalyzer.rules.supply import loader_wait
+from traceanalyzer.units import format_ns, format_share
+
+META = Meta(
+    code="TA104",
+    slug="loader-restart",
+    kind=FindingKind.FAULT,
+    category="input",
+    fail_title="The loader starts again at every epoch",
+    pass_title="An epoch's edge does not wait for the loader",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """What the rule compares with: only the floor."""
+
+
+def check(measures: Measures, thresholds: Thresholds) -> Finding:
+    """Judge one rank."""
+    judged = judged_steps(measures, with_episodes=True)
+    if judged is None:
+        return not_applicable(META, measures, thresholds, NO_DEVICE)
+    if not len(measures.input.start_ns):
+        return not_applicable(META, measures, thresholds, "loader ranges (DataLoader `next`)")
+    classes = measures.steps.step_class
+    edges, steady = np.flatnonzero(classes == EPISODIC), np.flatnonzero(classes == STEADY)
+    if not len(edges):
+        return not_applicable(META, measures, thresholds, "a step at an epoch's edge")
+    idle = measures.idle
+    mask = loader_wait(measures, judged).workers
+    waited = idle.per_window(mask, len(measures.steps))
+    usual = float(waited[steady].mean()) if len(steady) else 0.0
+    lost = float(np.maximum(waited[edges] - usual, 0).sum())
+    times = int(np.count_nonzero(waited[edges] > usual))
+    per_step, each = judged.per_step(lost), round(lost / times) if times else 0
+    evidence, count = idle_evidence(
+        measures, mask & np.isin(idle.window, edges), lambda _: "device idle until the first batch arrives"
+    )
+    case = Case(
+        saving=bound(judged, likely_ns=lost),
+        message=(
+            f"At an epoch's edge the device waits {format_ns(each)} longer for its batch than usual, {times} "
+            f"time{'s' if times != 1 else ''} in {judged.count} steps: {format_ns(per_step)} per step on average "
+            f"({format_share(per_step, judged.mean_step_ns)})."
+        ),
+        observed={
+            "wait_each_time_ns": each,
+            "usual_wait_ns": round(usual),
+            "times": times,
+            "idle_per_step_ns": per_step,
+            "steps": judged.count,
+        },
+        evidence=evidence,
+        evidence_count=count,
+        fix=[
+            "Set persistent_workers=True in the DataLoader.",
+            "With Ultralytics' loader, which keeps its workers: look for a dataset or loader rebuilt at each epoch.",
+        ],
+        confidence=0.8,
+        episode=Episode(ns=each, per_1000_steps=round(1000 * times / judged.count, 3)),
+    )
+    quiet = f"An epoch's edge waits only {format_ns(per_step)} per step longer for its batch."
+    return decide(META, measures, thresholds, judged, case, quiet)

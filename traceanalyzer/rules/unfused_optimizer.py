@@ -1,0 +1,89 @@
+"""The optimizer launches many small kernels, one set per parameter.
+
+## Detects
+Optimizer steps with hundreds of kernels of their own, whose launching leaves the device idle.
+
+## Why it matters
+A parameter needs a handful of small kernels per update. For hundreds of parameters that is thousands of launches, while
+`foreach` or fused optimizers update all of them with a few.
+
+## How it is measured
+Idle time caused by the host inside `Optimizer.step` ranges, where at least a hundred kernels per step launched there
+belong to no multi-tensor or fused update.
+
+## Does not apply when
+The recording has no `Optimizer.step` ranges (torch.profiler writes them).
+
+## How to fix
+`fused=True` or `foreach=True` in the optimizer's constructor.
+
+## Limits and false positives
+A closure evaluated inside the optimizer step is counted as if it belonged to it.
+
+## References
+torch.optim, "Algorithms": for-loop, foreach and fused implementations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceanalyzer.measures import Measures
+from traceanalyzer.measures.facts import inside
+from traceanalyzer.replay.bounds import HOST_CAUSES, judged_idle, judged_steps
+from traceanalyzer.results.finding import Finding, Scalar
+from traceanalyzer.results.vocabulary import CAUSE_CODE, FindingKind
+from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.outcome import NO_DEVICE, not_applicable, passed
+from traceanalyzer.rules.stalls import judge_stall
+
+META = Meta(
+    code="TA604",
+    slug="unfused-optimizer",
+    kind=FindingKind.FAULT,
+    category="compute",
+    fail_title="The optimizer launches a kernel per parameter",
+    pass_title="The optimizer's launches cost no device time",
+)
+
+_FUSED_NAMES = ("multi_tensor", "FusedAdam", "FusedSgd", "FusedOptimizer", "fused_adam", "fused_sgd")
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """What the rule compares with."""
+
+    # foreach updates of a few hundred parameters launch 12 to 18 kernels; one per parameter launches hundreds
+    min_kernels_per_step: int = 100
+
+
+def check(measures: Measures, thresholds: Thresholds) -> Finding:
+    """Judge one rank."""
+    judged = judged_steps(measures)
+    if judged is None:
+        return not_applicable(META, measures, thresholds, NO_DEVICE)
+    facts = measures.facts
+    ranges = facts.slice_columns(facts.slices_named(("Optimizer.step#",), prefix=True))
+    if not len(ranges[0]):
+        return not_applicable(META, measures, thresholds, "Optimizer.step ranges (torch.profiler writes them)")
+    launches, kernels, idle = measures.launches, measures.kernels, measures.idle
+    mine = np.isin(launches.activity, kernels.activity[judged.holds(kernels.window)])
+    mine &= inside(launches.call_start_ns, launches.thread, *ranges)
+    single = sum(
+        not any(part in facts.activity_name(row) for part in _FUSED_NAMES) for row in launches.activity[mine].tolist()
+    )
+    per_step = single / judged.count
+    observed: dict[str, Scalar] = {"single_kernels_per_step": round(per_step, 2)}
+    if per_step < thresholds.min_kernels_per_step:
+        message = f"An optimizer step launches {per_step:.3g} kernels outside multi-tensor updates."
+        return passed(META, measures, thresholds, message, judged=judged, observed=observed)
+    mask = judged_idle(measures, judged) & np.isin(idle.cause, [CAUSE_CODE[c] for c in HOST_CAUSES])
+    mask &= inside(idle.start_ns, idle.thread, *ranges)
+    fix = [
+        "Construct the optimizer with fused=True (or foreach=True).",
+        "If it is your own, use torch._foreach operations over the list of parameters.",
+    ]
+    during = f"the optimizer launches {per_step:.0f} single kernels"
+    return judge_stall(META, measures, thresholds, judged, mask, during, fix, observed)
