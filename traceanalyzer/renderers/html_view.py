@@ -281,8 +281,6 @@ def _card(finding: Finding, rank: RankReport | None) -> Card:
         gain_range=span,
         basis=BASIS_WORDS[saving.basis],
         share=f"{format_share(likely, mean)} of the {step}" if likely is not None and mean else "",
-        if likely is not None and mean
-        else "",
         locations=tuple(locations)[:4],
         places=tuple(Place(e, _moment(e, rank)) for e in finding.evidence[:SHOWN_EVIDENCE]),
     )
