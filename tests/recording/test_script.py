@@ -13,8 +13,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from traceanalyzer.errors import UsageError  # noqa: E402
-from traceanalyzer.recording.script import script_words  # noqa: E402
+from traceanalyzer.errors import UsageError
+from traceanalyzer.recording.script import script_words
 
 pytestmark = pytest.mark.torch
 
@@ -95,7 +95,12 @@ def test_the_interpreter_is_left_out(command: tuple[str, ...], words: list[str])
 
 @pytest.mark.parametrize(
     ("command", "message"),
-    [((), "needs a script"), (("python",), "needs a script"), (("no.py",), "no such script"), (("torchrun", "x"), "every rank")],
+    [
+        ((), "needs a script"),
+        (("python",), "needs a script"),
+        (("no.py",), "no such script"),
+        (("torchrun", "x"), "every rank"),
+    ],
 )
 def test_what_cannot_be_run_is_refused(command: tuple[str, ...], message: str) -> None:
     with pytest.raises(UsageError, match=message):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,14 @@ import typer
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.results.vocabulary import Severity
+
+
+class Profiler(StrEnum):
+    """Who made a recording of a run folder."""
+
+    TORCH = "torch"
+    NSYS = "nsys"
+
 
 DEFAULT_REPORT = Path("report.html")
 
@@ -21,7 +30,8 @@ MarkdownOption = Annotated[
 
 def analyze(
     inputs: Annotated[
-        list[str], typer.Argument(metavar="INPUT...", help="A recording or run folder; several: one per rank of a run.")
+        list[str],
+        typer.Argument(metavar="INPUT...", help="A recording, run folder or URL; several: one per rank."),
     ],
     html: HtmlOption = None,
     json: JsonOption = None,
@@ -36,6 +46,9 @@ def analyze(
         list[str] | None, typer.Option(metavar="CODES", help="Check only these rules: TA301,TA4 or a slug.")
     ] = None,
     ignore: Annotated[list[str] | None, typer.Option(metavar="CODES", help="Leave these rules out.")] = None,
+    profiler: Annotated[
+        Profiler | None, typer.Option(help="Which recording of a run folder to analyse, where it holds both.")
+    ] = None,
     fail_on: Annotated[
         Severity | None, typer.Option(help="Exit with 1 when a finding is at least this severe.")
     ] = None,
@@ -60,6 +73,7 @@ def analyze(
             steps=selection,
             select=_codes(select),
             ignore=_codes(ignore),
+            profiler=profiler.value if profiler is not None else None,
             progress=progress.update,
             timings=timings,
         )
