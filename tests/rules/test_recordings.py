@@ -15,8 +15,6 @@ from traceanalyzer.rules.run import check_all
 
 pytestmark = pytest.mark.shared
 
-NOTHING_BUT_LAUNCHING = {"TA101", "TA102", "TA202", "TA207", "TA301", "TA302", "TA401", "TA402", "TA801", "TA802"}
-
 
 @lru_cache(maxsize=4)
 def findings_of(name: str) -> tuple[Finding, ...]:
@@ -38,7 +36,12 @@ def h200(name: str) -> str:
 )
 def test_a_launch_bound_run_has_no_fault_and_is_told_so(name: str) -> None:
     assert firing(name) == []
-    assert firing(name, FindingKind.LIMITER) == ["TA201"]
+    assert firing(name, FindingKind.LIMITER)[0] == "TA201"
+
+
+def test_batch_two_on_a_large_device_is_told_that_its_kernels_are_too_small_and_batch_sixteen_is_not() -> None:
+    assert firing(h200("small_fp32"), FindingKind.LIMITER) == ["TA201", "TA602"]
+    assert firing(h200("good"), FindingKind.LIMITER) == ["TA201"]
 
 
 def test_mixed_precision_is_not_promised_to_a_launch_bound_run_in_fp32() -> None:

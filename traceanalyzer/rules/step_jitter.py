@@ -100,8 +100,8 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         saving=bound(judged, likely_ns=lost),
         message=(
             f"{len(slow)} of {judged.count} steady steps take more than {thresholds.slow_over_p50:.3g} times the "
-            f"median of {format_ns(p50)}; the 99th percentile is {format_ns(p99)}. That costs {format_ns(per_step)} a "
-            f"step on average ({format_share(per_step, judged.mean_step_ns)}). What grew most in the slow steps is "
+            f"median of {format_ns(p50)}; the 99th percentile is {format_ns(p99)}. That costs {format_ns(per_step)} "
+            f"per step on average ({format_share(per_step, judged.mean_step_ns)}). What grew most in the slow steps is "
             f"idle time by {cause.replace('_', ' ')}: {format_ns(grown)} more each."
         ),
         observed={**observed, "slow_steps": len(slow), "grown_cause": cause, "grown_ns": grown, "steps": judged.count},
