@@ -89,5 +89,5 @@ def test_another_document_is_refused_in_one_line(tmp_path: Path, text: str, prob
 
 def test_a_folder_without_a_document_is_no_run_folder(tmp_path: Path) -> None:
     assert not sniff(tmp_path)
-    with pytest.raises(TraceFormatError, match="holds no run.json"):
+    with pytest.raises(TraceFormatError, match=r"holds no run\.json"):
         read_run_folder(tmp_path)
