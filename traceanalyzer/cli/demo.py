@@ -14,7 +14,9 @@ SAMPLE = "workers0.pt.trace.json.gz"
 
 
 def demo(
-    html: Annotated[Path, typer.Option("--html", metavar="FILE", help="Where the report goes.")] = Path("report.html"),
+    html: Annotated[Path, typer.Option("--html", metavar="FILE", readable=False, help="Where the report goes.")] = Path(
+        "report.html"
+    ),
 ) -> None:
     """Analyse a sample recording: a YOLO11n training whose loader runs in the training process."""
     from traceanalyzer.cli.output import ReadProgress, show, write_reports
