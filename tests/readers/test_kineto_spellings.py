@@ -206,6 +206,16 @@ def test_input_shapes_are_kept_as_compact_json(tmp_path: Path) -> None:
     assert trace.slices.shapes[1] == -1
 
 
+def test_a_garbage_collection_the_recorder_named_is_one(tmp_path: Path) -> None:
+    trace = read(
+        tmp_path,
+        [span("user_annotation", "step", 0, 50), span("user_annotation", "garbage_collection", 10, 5), OPERATOR],
+    )
+    kinds = {trace.names[name]: kind for name, kind in zip(trace.slices.name, trace.slices.kind, strict=True)}
+    assert kinds["garbage_collection"] == SliceKind.GARBAGE_COLLECTION
+    assert kinds["step"] == SliceKind.ANNOTATION
+
+
 def test_garbage_collection_is_told_from_python_frames(tmp_path: Path) -> None:
     frame = span("python_function", "train.py(3): main", 0, 50, **{"Python id": 1, "Python parent id": None})
     trace = read(tmp_path, [frame, span("python_function", "Python GC", 10, 5, **{"Python id": 2})])

@@ -257,3 +257,12 @@ def test_profiler_overhead_keeps_its_thread_and_tells_module_loading_apart(tmp_p
     trace = read(export, tmp_path)
     assert trace.overheads.is_module_load.tolist() == [0, 1]
     assert {trace.threads[t].tid for t in trace.overheads.thread.tolist()} == {PID}
+
+
+def test_a_garbage_collection_the_recorder_named_is_one(tmp_path: Path) -> None:
+    export = small_export()
+    export.nvtx("garbage_collection", 1600, 1700)
+    trace = read(export, tmp_path)
+    kinds = dict(zip(texts(trace, trace.slices.name), trace.slices.kind.tolist(), strict=True))
+    assert kinds.pop("garbage_collection") == SliceKind.GARBAGE_COLLECTION
+    assert SliceKind.GARBAGE_COLLECTION not in kinds.values()

@@ -9,36 +9,13 @@ import pytest
 from traceanalyzer.errors import UsageError
 from traceanalyzer.recording.faults import catalogue, make_faults
 
-NAMES = [
-    "single-process-loader",
-    "slow-storage",
-    "few-workers",
-    "low-prefetch",
-    "no-persistence",
-    "heavy-mosaic",
-    "pageable",
-    "blocking",
-    "tiny-copies",
-    "item-per-step",
-    "device-sync",
-    "print-tensor",
-    "anomaly-mode",
-    "empty-cache",
-    "multi-scale",
-    "memory-cap",
-    "fragmentation",
-    "creep",
-    "amp-off",
-    "batch-small",
-    "channels-last-off",
-    "unfused-optimizer",
-    "gc-storm",
-    "validate-every-step",
-    "checkpoint-every-step",
-    "log-every-step",
-    "lazy-loading",
-    "healthy",
-]
+NAMES = (
+    "single-process-loader", "slow-storage", "few-workers", "low-prefetch", "no-persistence", "heavy-mosaic",
+    "pageable", "blocking", "tiny-copies", "item-per-step", "device-sync", "print-tensor", "anomaly-mode",
+    "empty-cache", "multi-scale", "memory-cap", "fragmentation", "creep", "amp-off", "batch-small",
+    "channels-last-off", "unfused-optimizer", "gc-storm", "validate-every-step", "checkpoint-every-step",
+    "log-every-step", "lazy-loading", "healthy",
+)  # fmt: skip
 
 
 def test_every_fault_is_there_under_its_name() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,3 +48,16 @@ def test_what_the_device_does_not_give_is_not_available() -> None:
     values = sample_line(nvml, 1, "handle", datetime(2026, 1, 1)).split(", ")
     assert values[3:5] == ["[N/A]", "[N/A]"]
     assert values[8] == "[N/A]"
+
+
+def test_the_reader_of_nvidia_smi_files_reads_the_samples(tmp_path: Path) -> None:
+    from traceanalyzer.readers.gpu_metrics_csv import read_metrics
+
+    lines = [", ".join(COLUMNS)]
+    lines += [sample_line(fake_nvml(), 0, "handle", datetime(2026, 11, 30, 23, 1, second)) for second in (2, 3)]
+    path = tmp_path / "gpu.csv"
+    path.write_text("\n".join(lines) + "\n")
+    metrics = read_metrics(path)
+    assert metrics.skipped == 0
+    [utilisation] = [code for code, name in enumerate(metrics.series) if "utilization.gpu" in name]
+    assert metrics.value[metrics.code == utilisation].tolist() == [87.0, 87.0]

@@ -197,7 +197,11 @@ def build_export(path: Path) -> None:
             "ANALYSIS_FILE": [(1, "environ", 6, process)],
             "PROCESSES": [(process, 1, "/home/someone/python3")],
             "TARGET_INFO_SYSTEM_ENV": [(0, "x", "Hostname", 1, "box"), (0, "x", "NvDriverVersion", 2, "580.1")],
-            "META_DATA_CAPTURE": [("DEVICE_DISPLAY_NAME", "box"), ("COMMAND_LINE", "/home/someone/x"), ("RATE_HZ", "0")],
+            "META_DATA_CAPTURE": [
+                ("DEVICE_DISPLAY_NAME", "box"),
+                ("COMMAND_LINE", "/home/someone/x"),
+                ("RATE_HZ", "0"),
+            ],
             "META_DATA_EXPORT": [("EXPORT_HOST", "box"), ("EXPORT_PRODUCT_VERSION", "2025.3")],
             "DIAGNOSTIC_EVENT": [(1, "Loaded /home/someone/libcupti.so, fine"), (2, "Not all events")],
             "TARGET_INFO_GPU": [(0, "NVIDIA H200", "GPU-1234")],
@@ -241,7 +245,8 @@ def test_a_real_export_keeps_every_name_it_refers_to(tmp_path: Path) -> None:
         clean_export(path)
         assert database.execute(query).fetchall() == kernels
         for table, column in (("NVTX_EVENTS", "textId"), ("CUPTI_ACTIVITY_KIND_RUNTIME", "nameId")):
-            lost = f"SELECT count(*) FROM {table} WHERE {column} IS NOT NULL AND {column} NOT IN (SELECT id FROM StringIds)"
+            unknown = f"{column} IS NOT NULL AND {column} NOT IN (SELECT id FROM StringIds)"
+            lost = f"SELECT count(*) FROM {table} WHERE {unknown}"
             assert database.execute(lost).fetchone() == (0,)
     assert b"LD_LIBRARY_PATH=" not in path.read_bytes()
     assert b"OLDPWD=" not in path.read_bytes()

@@ -31,7 +31,10 @@ def test_recordings_come_by_pass_and_rank_with_the_facts_of_their_pass(tmp_path:
             {"profiler": "nsys", "unprofiled": {"step_ns": [6]}, "profiled": {"step_ns": [7]}},
         ],
         configuration={"batch": 16},
-        recordings=[entry("b.sqlite", **{"pass": 1, "profiler": "nsys", "format": "nsys_sqlite"}), entry("a", memory=True)],
+        recordings=[
+            entry("b.sqlite", **{"pass": 1, "profiler": "nsys", "format": "nsys_sqlite"}),
+            entry("a", memory=True),
+        ],
     )
     write(folder, "run.rank1.json", passes=[{"profiler": "torch"}], recordings=[entry("c", rank=1)])
     for name in ("a", "b.sqlite", "c"):
@@ -70,7 +73,11 @@ def test_a_run_that_failed_before_recording_says_why(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "problem"),
-    [("{", "not valid JSON"), ("[]", "not a traceanalyzer.run/1"), ('{"schema": "other"}', "not a traceanalyzer.run/1")],
+    [
+        ("{", "not valid JSON"),
+        ("[]", "not a traceanalyzer.run/1"),
+        ('{"schema": "other"}', "not a traceanalyzer.run/1"),
+    ],
 )
 def test_another_document_is_refused_in_one_line(tmp_path: Path, text: str, problem: str) -> None:
     (tmp_path / "run.json").write_text(text)
@@ -82,5 +89,5 @@ def test_another_document_is_refused_in_one_line(tmp_path: Path, text: str, prob
 
 def test_a_folder_without_a_document_is_no_run_folder(tmp_path: Path) -> None:
     assert not sniff(tmp_path)
-    with pytest.raises(TraceFormatError, match="holds no run.json"):
+    with pytest.raises(TraceFormatError, match=r"holds no run\.json"):
         read_run_folder(tmp_path)

@@ -21,10 +21,15 @@ class Profiler(StrEnum):
 
 DEFAULT_REPORT = Path("report.html")
 
-HtmlOption = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the report as one HTML file.")]
-JsonOption = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the analysis as JSON.")]
+HtmlOption = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", readable=False, help="Write the report as one HTML file.")
+]
+JsonOption = Annotated[
+    Path | None, typer.Option("--json", metavar="FILE", readable=False, help="Write the analysis as JSON.")
+]
 MarkdownOption = Annotated[
-    Path | None, typer.Option("--markdown", metavar="FILE", help="Write a report for a pull-request comment.")
+    Path | None,
+    typer.Option("--markdown", metavar="FILE", readable=False, help="Write a report for a pull-request comment."),
 ]
 
 

@@ -53,6 +53,7 @@ _MAX_CUTS = 1000
 # torch 1.x files these under Operator
 _ANNOTATION_NAME = re.compile(r"ProfilerStep#|enumerate\(DataLoader\)#|Optimizer\.")
 _COLLECTION_NAMES = frozenset({"Python GC", "gc"})
+_COLLECTION_RANGE = "garbage_collection"  # how the recorder names them, as an annotation
 
 
 def sniff(path: Path, head: bytes) -> bool:
@@ -192,12 +193,14 @@ def _clean(tables: _Tables, names: Sequence[str], integrity: Integrity) -> _Tabl
 
 
 def _tell_slices_apart(slices: Slices, names: Sequence[str]) -> None:
-    """Mark annotations filed as operators, and garbage collections filed as Python frames."""
+    """Mark annotations filed as operators, and garbage collections filed as frames or ranges."""
     is_annotation = np.array([_ANNOTATION_NAME.match(name) is not None for name in names], dtype=np.bool_)
     is_collection = np.array([name in _COLLECTION_NAMES for name in names], dtype=np.bool_)
     kind = slices.kind
     kind[(kind == SliceKind.OPERATOR) & is_annotation[slices.name]] = SliceKind.ANNOTATION
     kind[(kind == SliceKind.PYTHON) & is_collection[slices.name]] = SliceKind.GARBAGE_COLLECTION
+    is_range = np.array([name == _COLLECTION_RANGE for name in names], dtype=np.bool_)
+    kind[(kind == SliceKind.ANNOTATION) & is_range[slices.name]] = SliceKind.GARBAGE_COLLECTION
 
 
 def _build(path: Path, tables: _Tables, text: TraceText, parser: ChunkParser, integrity: Integrity) -> Trace:

@@ -99,7 +99,10 @@ def decode_nvtx(decoder: Decoder, raw: RawTable, capture_end_ns: int) -> tuple[S
         end_ns=end - decoder.shift_ns,
         thread=np.zeros(len(raw), dtype=np.int32),
         name=name,
-        kind=np.full(len(raw), SliceKind.ANNOTATION, dtype=np.int8),
+        # the recorder names garbage collections by a range
+        kind=np.where(
+            name == decoder.names.code("garbage_collection"), SliceKind.GARBAGE_COLLECTION, SliceKind.ANNOTATION
+        ).astype(np.int8),
         domain=_domain_codes(decoder, raw, threads, domains),
     )
     return slices, threads, was_cut

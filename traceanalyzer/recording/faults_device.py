@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib.util
+import importlib
 import io
 import os
 import tempfile
@@ -268,7 +268,9 @@ class CheckpointEveryStep(Fault):
 
     def prepare(self, trainer: Any) -> None:
         """Leave the results table out of the checkpoint where the package that reads it is missing."""
-        if importlib.util.find_spec("polars") is None:
+        try:
+            importlib.import_module("polars")
+        except ImportError:
             trainer.read_results_csv = dict
 
     def each_step(self, trainer: Any) -> None:

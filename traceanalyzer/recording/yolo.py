@@ -59,26 +59,63 @@ def record_yolo(
     with _workplace(options) as place:
         trainer = _make_trainer(options, faults, place)
         on_cuda = str(trainer.device.type) == "cuda"
-        schedule = replace(options, profiler=chosen).schedule(cuda=on_cuda, head_start=_head_start(trainer))
-        recorder = Recorder(
-            out,
-            schedule=schedule,
-            profiler="none" if chosen == "none" else ("nsys" if chosen == "nsys" else "torch"),
-            options=options.trace_options,
-            append=append,
-            overwrite=options.overwrite,
-            command=default_command(["record", "yolo", *to_words(options, ("out", "nsys", "dataset_dir"))]),
-            stop_when_done=True,
-        )
-        _label(recorder, faults, on_cuda)
-        trainer.add_callback("on_pretrain_routine_end", lambda it: _begin(it, recorder, faults))
-        with recorder:
-            try:
-                trainer.train()
-            finally:
-                _close_loaders(trainer)
-    _describe(recorder, say)
+        started: list[Recorder] = []
+
+        def begin(it: Any) -> None:
+            # Only now are the settings known to work; a folder is left from here on, whatever happens.
+            schedule = replace(options, profiler=chosen).schedule(cuda=on_cuda, head_start=_head_start(it))
+            recorder = Recorder(
+                out,
+                schedule=schedule,
+                profiler="none" if chosen == "none" else ("nsys" if chosen == "nsys" else "torch"),
+                options=options.trace_options,
+                append=append,
+                overwrite=options.overwrite,
+                command=default_command(["record", "yolo", *to_words(options, ("out", "nsys", "dataset_dir"))]),
+                stop_when_done=True,
+            )
+            started.append(recorder)
+            recorder.__enter__()
+            _label(recorder, faults, on_cuda)
+            _begin(it, recorder, faults)
+
+        trainer.add_callback("on_pretrain_routine_end", begin)
+        _train(trainer, started)
+    if started:
+        _describe(started[0], say)
     return out
+
+
+def _train(trainer: Any, started: list[Recorder]) -> None:
+    """Train until the recorder ends it.
+
+    Args:
+        trainer: The trainer.
+        started: Filled with the recorder once the training has been set up.
+
+    Raises:
+        UsageError: It could not be set up.
+    """
+    try:
+        trainer.train()
+    except RecordingComplete:
+        started[0].finish()
+    except BaseException as problem:
+        if started:
+            started[0].finish(problem)
+            raise
+        if isinstance(problem, Exception):
+            raise UsageError(f"Ultralytics could not set the training up: {_first_line(problem)}") from problem
+        raise
+    else:
+        for recorder in started:
+            recorder.finish()
+    finally:
+        _close_loaders(trainer)
+
+
+def _first_line(problem: Exception) -> str:
+    return next((line.strip() for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
 
 
 class UltralyticsCallback:
@@ -183,9 +220,8 @@ def _make_trainer(options: YoloOptions, faults: list[Fault], place: Path) -> Any
         settings[name] = _parse(value)
     try:
         trainer = DetectionTrainer(overrides=settings)
-    except (FileNotFoundError, SyntaxError, AssertionError, ValueError) as problem:
-        line = next((line for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
-        raise UsageError(f"Ultralytics refused the settings: {line.strip()}") from problem
+    except (OSError, SyntaxError, AssertionError, ValueError, TypeError, KeyError, RuntimeError) as problem:
+        raise UsageError(f"Ultralytics refused the settings: {_first_line(problem)}") from problem
     # The trainer drops workers on a CPU; a recording should show the loader that was asked for.
     trainer.args.workers = int(settings["workers"])
     return trainer
