@@ -29,8 +29,10 @@ def test_import_contracts_hold() -> None:
 
 
 def test_only_the_command_line_prints_or_exits() -> None:
+    # recording runs a training in a process of its own, which reports like one
+    apart = (PACKAGE / "cli", PACKAGE / "recording", PACKAGE / "__main__.py")
     for path in PACKAGE.rglob("*.py"):
-        if path.is_relative_to(PACKAGE / "cli") or path.name == "__main__.py":
+        if any(path.is_relative_to(place) for place in apart):
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
         calls = [n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]

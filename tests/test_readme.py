@@ -18,8 +18,12 @@ PYTHON = [body for language, body in BLOCKS if language == "python"]
 COMMANDS = typer.main.get_command(cli.make_app()).commands  # type: ignore[attr-defined]
 
 
-def options_of(command: str) -> set[str]:
-    return {name for parameter in COMMANDS[command].params for name in parameter.opts} | {"--help", "-h"}
+def options_of(command: str, *, inner: bool = True) -> set[str]:
+    """Return the options of a command; with ``inner`` those of its own commands too (``record yolo``)."""
+    found = COMMANDS[command]
+    commands = [found, *(getattr(found, "commands", {}).values() if inner else ())]
+    names = {name for each in commands for parameter in each.params for name in parameter.opts}
+    return names | {"--help", "-h"}
 
 
 def lines_of_tool() -> list[str]:
@@ -42,8 +46,10 @@ def test_second_block_runs_the_tests() -> None:
 
 @pytest.mark.parametrize("line", lines_of_tool())
 def test_command_lines_exist(line: str) -> None:
-    _, command, *words = line.split()
+    _, command, *words = line.split(" -- ")[0].split()
     assert command in COMMANDS
+    inner = getattr(COMMANDS[command], "commands", None)
+    assert inner is None or words[0] in inner
     assert {word for word in words if word.startswith("-")} <= options_of(command)
 
 
@@ -55,7 +61,7 @@ def test_every_option_is_mentioned() -> None:
     missing = {
         option
         for command in COMMANDS
-        for option in options_of(command)
+        for option in options_of(command, inner=False)
         if option.startswith("--") and option not in README and option != "--help"
     }
     assert missing == set()

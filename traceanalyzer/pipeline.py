@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
@@ -17,7 +17,7 @@ from traceanalyzer.measures.provenance import configuration_of, recorded_with
 from traceanalyzer.measures.summary import summarise_rank
 from traceanalyzer.measures.timeline import build_timeline
 from traceanalyzer.model.trace import Recording, Source, Trace
-from traceanalyzer.readers import open_recording
+from traceanalyzer.readers.inputs import InputProgress, OpenedInput, open_inputs
 from traceanalyzer.results.analysis import Analysis, Input, RankReport, Tool
 from traceanalyzer.results.document import read_document
 from traceanalyzer.results.finding import Finding
@@ -28,8 +28,6 @@ from traceanalyzer.rules.run import check_all, order
 HIGHLIGHTS_PER_FINDING = 3
 
 PathArgument = str | PathLike[str]
-ReadProgress = Callable[[str, int, int], None]
-"""Called with (input, bytes done, bytes in all) while an input is read; bytes in all is 0 when unknown."""
 
 
 def analyze(
@@ -39,18 +37,21 @@ def analyze(
     steps: tuple[int | None, int | None] | None = None,
     select: Sequence[str] = (),
     ignore: Sequence[str] = (),
-    progress: ReadProgress | None = None,
+    profiler: str | None = None,
+    progress: InputProgress | None = None,
     timings: MutableMapping[str, float] | None = None,
 ) -> Analysis:
     """Find out why the GPU was idle.
 
     Args:
-        path: A recording, a run folder, or several recordings of one run (one per rank). An Analysis in JSON is
-            returned as it is.
+        path: A recording, a run folder, a folder with one recording per rank, a URL, or several of them (all of
+            one run). Files of GPU samples (nvidia-smi) may be given beside them. An Analysis in JSON is returned as
+            it is.
         step_marker: Name of the range that marks a training step; by default one is looked for.
         steps: Half-open selection of steps by position, ``(first, end)``; None for all.
         select: Check only these rules (code, slug or a prefix of the code).
         ignore: Leave these rules out.
+        profiler: Which pass of a run folder to analyse, ``torch`` or ``nsys``; by default the first.
         progress: Told how far reading is.
         timings: Filled with the seconds each stage took.
 
@@ -69,13 +70,14 @@ def analyze(
             raise UsageError(f"{paths[0]}: an analysis cannot be analysed again with other options; name the recording")
         return document
     with clock("read"):
-        recordings = [_read(str(name), progress) for name in paths]
+        opened = open_inputs([str(name) for name in paths], progress, profiler)
+    recordings = [each.recording for each in opened]
     _refuse_repeated(recordings)
     ranks: list[RankReport] = []
     findings: list[Finding] = []
     measured: list[Measures] = []
-    for trace in _ranks(recordings):
-        measures = Measures(trace, Options(step_marker=step_marker, steps=steps))
+    for trace, recorder in _ranks(opened):
+        measures = Measures(trace, Options(step_marker=step_marker, steps=steps), recorder)
         with clock("measure"):
             _ = measures.idle  # what every rule starts from, so that its time is not blamed on the first rule
         with clock("check"):
@@ -111,12 +113,6 @@ class _Stages:
             self._timings[stage] = self._timings.get(stage, 0.0) + time.perf_counter() - begun
 
 
-def _read(name: str, progress: ReadProgress | None) -> Recording:
-    if progress is None:
-        return open_recording(name)
-    return open_recording(name, lambda done, total: progress(name, done, total))
-
-
 def _refuse_repeated(recordings: Sequence[Recording]) -> None:
     seen: dict[str, str] = {}
     for recording in recordings:
@@ -131,23 +127,25 @@ def _refuse_repeated(recordings: Sequence[Recording]) -> None:
         seen[source.fingerprint] = source.path
 
 
-def _ranks(recordings: Sequence[Recording]) -> list[Trace]:
+def _ranks(opened: Sequence[OpenedInput]) -> list[tuple[Trace, dict[str, object]]]:
     """Give every trace a rank of its own, in rank order; those that do not say get the lowest free numbers."""
     taken: dict[int, str] = {}
-    for recording in recordings:
-        for trace in recording.traces:
-            if trace.rank is None:
-                continue
-            if trace.rank in taken:
-                raise UsageError(
-                    f"{recording.source.path}: says it is rank {trace.rank}, and so does {taken[trace.rank]}; "
-                    "give one recording per rank of one run (to set two runs against each other, compare them)"
-                )
-            taken[trace.rank] = recording.source.path
-    traces = [trace for recording in recordings for trace in recording.traces]
+    traces = [(trace, each) for each in opened for trace in each.recording.traces]
+    for trace, each in traces:
+        if trace.rank is None:
+            continue
+        path = each.recording.source.path
+        if trace.rank in taken:
+            raise UsageError(
+                f"{path}: says it is rank {trace.rank}, and so does {taken[trace.rank]}; "
+                "give one recording per rank of one run (to set two runs against each other, compare them)"
+            )
+        taken[trace.rank] = path
     free = (number for number in range(len(traces) + len(taken)) if number not in taken)
-    numbered = [trace if trace.rank is not None else replace(trace, rank=next(free)) for trace in traces]
-    return sorted(numbered, key=lambda trace: trace.rank or 0)
+    numbered = [
+        (trace if trace.rank is not None else replace(trace, rank=next(free)), each.recorder) for trace, each in traces
+    ]
+    return sorted(numbered, key=lambda pair: pair[0].rank or 0)
 
 
 def _timeline(measures: Measures, findings: Sequence[Finding]) -> Timeline:

@@ -15,6 +15,7 @@ from traceanalyzer.renderers.html_palette import CAUSE_MEANING, GROUP_OF
 from traceanalyzer.renderers.html_timeline import timeline_payload
 from traceanalyzer.renderers.html_view import headline, lower_first, matrix, step_bar
 from traceanalyzer.results.analysis import Analysis
+from traceanalyzer.results.finding import Episode
 from traceanalyzer.results.vocabulary import CAUSES, StepClass
 
 
@@ -117,7 +118,21 @@ def test_the_answer_names_the_busy_share_the_cause_and_what_fixing_it_gives(outl
 def test_a_bound_is_called_at_most() -> None:
     analysis = msgspec.structs.replace(sample_analysis(), plan=[])
     bar = step_bar(analysis.ranks[0])
-    assert headline(analysis, bar)[1] == "Fixing it can win at most 18.0 ms of a 70.0 ms step."
+    assert headline(analysis, bar)[1] == "Fixing it can win at most 18.0 ms of the mean step of 70.0 ms."
+
+
+def test_an_episode_is_set_against_the_mean_step_with_episodes_which_the_page_says_it_leaves_out_of_the_bar() -> None:
+    analysis = sample_analysis()
+    rank = analysis.ranks[0]
+    classes = [*[StepClass.STEADY] * 4, StepClass.EPISODIC]
+    rank = msgspec.structs.replace(rank, steps=msgspec.structs.replace(rank.steps, step_class=classes))
+    first = msgspec.structs.replace(analysis.findings[0], episode=Episode(ns=90 * MS, per_1000_steps=200.0))
+    episodic = msgspec.structs.replace(analysis, ranks=[rank], plan=[], findings=[first])
+    sentence, outlook = headline(episodic, step_bar(rank))
+    assert "of the time in steady steps" in sentence
+    # (64 + 67 + 70 + 73 + 76) / 5
+    assert outlook == "Fixing it can win at most 18.0 ms of the mean step, episodes included, of 70.0 ms."
+    assert "Not in this bar: 1 episodic step of 76.0 ms" in render_html(episodic)
 
 
 def test_the_bar_adds_up_to_the_steady_steps_exactly() -> None:

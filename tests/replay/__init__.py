@@ -1,1 +1,1 @@
-"""Tests of replay and bounds."""
+"""Tests of what removing a cause could win."""

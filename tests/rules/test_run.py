@@ -111,3 +111,19 @@ def test_a_firing_rule_says_that_the_profilers_share_is_unknown_unless_it_was_me
     assert "how much the profiler itself slowed the host is not known" in told.message
     measured = check_all(starved(4_000, unprofiled={"step_ns": [5_000_000]}), select=["TA101"])[0]
     assert "is not known" not in measured.message
+    assert "2.00 times as long" in measured.message
+
+
+def test_savings_are_stated_against_the_step_without_the_profiler() -> None:
+    # recorded steps of 10,000 µs took 5,000 without the profiler
+    saving = check_all(starved(4_000, unprofiled={"step_ns": [5_000_000]}), select=["TA101"])[0].saving_per_step_ns
+    assert saving.likely == 2_000_000
+    # waiting for a loader may not have been slowed at all
+    assert saving.high == 4_000_000
+    limiter = loop(lambda b, _number, at: launch_bound(b, at, at + LENGTH), unprofiled={"step_ns": [5_000_000]})
+    assert check_all(limiter, select=["TA201"])[0].saving_per_step_ns.high == 4_000_000
+
+
+def test_a_recording_faster_than_its_unprofiled_steps_is_not_scaled_up() -> None:
+    measured = check_all(starved(4_000, unprofiled={"step_ns": [20_000_000]}), select=["TA101"])[0]
+    assert measured.saving_per_step_ns.likely == 4_000_000

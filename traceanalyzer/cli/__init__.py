@@ -20,8 +20,9 @@ from traceanalyzer.errors import TraceAnalyzerError
 INTERRUPTED = 130
 UNUSABLE = 2
 
-# name on the command line → module:function, in the order --help lists them
+# name on the command line → module:function (or module:app, where it has commands of its own), as --help lists them
 COMMANDS: dict[str, str] = {
+    "record": "traceanalyzer.cli.record:app",
     "analyze": "traceanalyzer.cli.analyze:analyze",
     "report": "traceanalyzer.cli.report:report",
     "explain": "traceanalyzer.cli.explain:explain",
@@ -47,8 +48,11 @@ def make_app() -> typer.Typer:
     app.callback()(_top)
     for name, target in COMMANDS.items():
         module, function = target.split(":")
-        command: Callable[..., None] = getattr(import_module(module), function)
-        app.command(name)(command)
+        command: Callable[..., None] | typer.Typer = getattr(import_module(module), function)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
     return app
 
 

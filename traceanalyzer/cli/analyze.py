@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,18 +11,32 @@ import typer
 from traceanalyzer.errors import UsageError
 from traceanalyzer.results.vocabulary import Severity
 
+
+class Profiler(StrEnum):
+    """Who made a recording of a run folder."""
+
+    TORCH = "torch"
+    NSYS = "nsys"
+
+
 DEFAULT_REPORT = Path("report.html")
 
-HtmlOption = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the report as one HTML file.")]
-JsonOption = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the analysis as JSON.")]
+HtmlOption = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", readable=False, help="Write the report as one HTML file.")
+]
+JsonOption = Annotated[
+    Path | None, typer.Option("--json", metavar="FILE", readable=False, help="Write the analysis as JSON.")
+]
 MarkdownOption = Annotated[
-    Path | None, typer.Option("--markdown", metavar="FILE", help="Write a report for a pull-request comment.")
+    Path | None,
+    typer.Option("--markdown", metavar="FILE", readable=False, help="Write a report for a pull-request comment."),
 ]
 
 
 def analyze(
     inputs: Annotated[
-        list[str], typer.Argument(metavar="INPUT...", help="A recording or run folder; several: one per rank of a run.")
+        list[str],
+        typer.Argument(metavar="INPUT...", help="A recording, run folder or URL; several: one per rank."),
     ],
     html: HtmlOption = None,
     json: JsonOption = None,
@@ -36,6 +51,9 @@ def analyze(
         list[str] | None, typer.Option(metavar="CODES", help="Check only these rules: TA301,TA4 or a slug.")
     ] = None,
     ignore: Annotated[list[str] | None, typer.Option(metavar="CODES", help="Leave these rules out.")] = None,
+    profiler: Annotated[
+        Profiler | None, typer.Option(help="Which recording of a run folder to analyse, where it holds both.")
+    ] = None,
     fail_on: Annotated[
         Severity | None, typer.Option(help="Exit with 1 when a finding is at least this severe.")
     ] = None,
@@ -60,6 +78,7 @@ def analyze(
             steps=selection,
             select=_codes(select),
             ignore=_codes(ignore),
+            profiler=profiler.value if profiler is not None else None,
             progress=progress.update,
             timings=timings,
         )

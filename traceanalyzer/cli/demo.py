@@ -14,17 +14,20 @@ SAMPLE = "workers0.pt.trace.json.gz"
 
 
 def demo(
-    html: Annotated[Path, typer.Option("--html", metavar="FILE", help="Where the report goes.")] = Path("report.html"),
+    html: Annotated[Path, typer.Option("--html", metavar="FILE", readable=False, help="Where the report goes.")] = Path(
+        "report.html"
+    ),
 ) -> None:
     """Analyse a sample recording: a YOLO11n training whose loader runs in the training process."""
-    from traceanalyzer.cli.output import show, write_reports
+    from traceanalyzer.cli.output import ReadProgress, show, write_reports
     from traceanalyzer.pipeline import analyze
 
     path = sample_path()
     typer.echo(
         f"Analysing {path.name}: three training steps of YOLO11n on an NVIDIA H200, recorded by torch.profiler.\n"
     )
-    analysis = analyze(path)
+    with ReadProgress() as progress:
+        analysis = analyze(path, progress=progress.update)
     written = write_reports(analysis, html=html)
     show(analysis, written)
     typer.echo(f"Open {html.resolve()} in a browser. Your own: traceanalyzer analyze YOUR_TRACE.json.gz")

@@ -32,13 +32,13 @@ class ReadProgress:
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
             from rich.console import Console
-            from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+            from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
             self._bar = Progress(
-                TextColumn("reading {task.description}", markup=False),
-                BarColumn(),
-                DownloadColumn(),
-                TimeRemainingColumn(),
+                TextColumn("{task.description}", markup=False),
+                BarColumn(bar_width=24),
+                TaskProgressColumn(),  # no amounts: some readers count bytes, others tables
+                TimeElapsedColumn(),
                 console=Console(stderr=True),
                 transient=True,
             )
@@ -58,10 +58,12 @@ class ReadProgress:
         if name not in self._tasks:
             from traceanalyzer.renderers.text import shorten, visible
 
-            self._tasks[name] = self._bar.add_task(shorten(visible(Path(name).name), 40), total=total or None)
+            self._tasks[name] = self._bar.add_task(
+                f"reading {shorten(visible(Path(name).name), 30)}", total=total or None
+            )
         self._bar.update(self._tasks[name], completed=done, total=total or None)
         if total and done >= total:
-            self._bar.update(self._tasks[name], description="done; measuring (the first time, loops are compiled)")
+            self._bar.update(self._tasks[name], description="measuring (compiles on first use)")
 
 
 def write_reports(

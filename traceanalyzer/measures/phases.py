@@ -97,6 +97,7 @@ def slice_traits(trace: Trace) -> TraitArray:
     return traits
 
 
+@lru_cache(maxsize=131072)  # steps and the host timeline ask for the same names
 def _traits(kind: SliceKind, name: str) -> int:
     if kind == SliceKind.OS_CALL:
         return OS_CALL

@@ -26,7 +26,7 @@ from traceanalyzer.results.vocabulary import CAUSES, PHASE_CODE, PHASES, Phase
 # some 17 bytes a slice inside the report, which should stay below 2 MB; an overview of more slices than this holds
 # more than a screen has pixels, and a step of a detection model has 20,000 to 40,000
 OVERVIEW_SLICES = 30_000
-DETAIL_SLICES = 48_000
+DETAIL_SLICES = 46_000
 MEDIAN_STEP_SHARE = 0.8
 HIGHLIGHT_SHARE = 0.08
 MAX_THREADS = 24

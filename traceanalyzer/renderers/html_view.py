@@ -213,7 +213,8 @@ def headline(analysis: Analysis, bar: Bar | None) -> tuple[str, str]:
     """Return the answer in one sentence, and a second one with what fixing it would do (may be empty)."""
     if bar is None:
         return "No GPU activity was recorded, so there is no idle time to explain.", ""
-    worked = f"The GPU worked {format_share(bar.busy_share, 1.0)} of the time"
+    where = " in steady steps" if any(left_out(rank) for rank in analysis.ranks[:1]) else ""
+    worked = f"The GPU worked {format_share(bar.busy_share, 1.0)} of the time{where}"
     first = answer(analysis)
     if first is None:
         return f"{worked}; nothing that can be won back was found.", ""
@@ -221,18 +222,36 @@ def headline(analysis: Analysis, bar: Bar | None) -> tuple[str, str]:
 
 
 def _outlook(analysis: Analysis, bar: Bar, first: Finding) -> str:
-    step = f"the {bar.per} from {format_ns(bar.mean_ns)}"
     if analysis.plan:
         planned = analysis.plan[min(1, len(analysis.plan) - 1)]
         count = len(planned.fixes)
         what = f"Fixing the first {count} findings" if count > 1 else f"Fixing {visible(planned.fixes[0])}"
-        return f"{what} would take {step} to about {format_ns(planned.step_ns)}."
+        return f"{what} would take the {bar.per} from {format_ns(bar.mean_ns)} to about {format_ns(planned.step_ns)}."
+    rank = next((rank for rank in analysis.ranks if rank.rank == first.rank), None)
+    mean = _mean_window(first, rank)
     saving = first.saving_per_step_ns
+    if mean is None or saving.basis is Basis.NONE:
+        return ""
+    step = f"mean {bar.per}{', episodes included,' if first.episode.ns is not None else ''}"
     if saving.basis is Basis.BOUND and (most := saving.high or saving.likely):
-        return f"Fixing it can win at most {format_ns(most)} of a {format_ns(bar.mean_ns)} {bar.per}."
-    if saving.likely and saving.basis is not Basis.NONE:
-        return f"Fixing it would take {step} to about {format_ns(max(bar.mean_ns - saving.likely, 0))}."
+        return f"Fixing it can win at most {format_ns(most)} of the {step} of {format_ns(mean)}."
+    if saving.likely:
+        left = max(mean - saving.likely, 0)
+        return f"Fixing it would take the {step} from {format_ns(mean)} to about {format_ns(left)}."
     return ""
+
+
+def left_out(rank: RankReport) -> list[str]:
+    """Name the windows that the bar does not show, by class: how many, and how long they are on average."""
+    shown, _ = chosen_windows(rank)
+    rest = sorted(set(range(len(rank.per_step.window_ns))) - set(shown))
+    lengths: dict[str, list[int]] = {}
+    for i in rest:
+        lengths.setdefault(rank.steps.step_class[i].value, []).append(rank.per_step.window_ns[i])
+    return [
+        f"{len(values)} {name} step{'s' if len(values) > 1 else ''} of {format_ns(sum(values) / len(values))}"
+        for name, values in lengths.items()
+    ]
 
 
 def cards(analysis: Analysis, kind: FindingKind) -> list[Card]:
@@ -253,23 +272,31 @@ def _card(finding: Finding, rank: RankReport | None) -> Card:
             low = format_ns(saving.low) if saving.low is not None else "unknown"
             high = format_ns(saving.high) if saving.high is not None else "open"
             span = f"{low} – {high}"
-    mean = _mean_window(rank)
+    mean = _mean_window(finding, rank)
+    step = "mean step, episodes included" if finding.episode.ns is not None else "step"
     locations = dict.fromkeys(visible(e.where) for e in finding.evidence if e.where)
     return Card(
         finding=finding,
         gain=gain,
         gain_range=span,
         basis=BASIS_WORDS[saving.basis],
-        share=f"{format_share(likely, mean)} of the step" if likely is not None and mean else "",
+        share=f"{format_share(likely, mean)} of the {step}" if likely is not None and mean else "",
         locations=tuple(locations)[:4],
         places=tuple(Place(e, _moment(e, rank)) for e in finding.evidence[:SHOWN_EVIDENCE]),
     )
 
 
-def _mean_window(rank: RankReport | None) -> float | None:
+def _mean_window(finding: Finding, rank: RankReport | None) -> float | None:
+    """Mean length of the windows a finding was judged on: steady ones, and episodic ones too where it is an episode."""
     if rank is None:
         return None
     windows, _ = chosen_windows(rank)
+    if finding.episode.ns is not None:
+        windows = [
+            i
+            for i in range(len(rank.per_step.window_ns))
+            if rank.steps.step_class[i] in (StepClass.STEADY, StepClass.EPISODIC)
+        ] or windows
     return sum(rank.per_step.window_ns[i] for i in windows) / len(windows) if windows else None
 
 

@@ -119,8 +119,10 @@ def decide(
         case: What it found.
         quiet_message: Said when the saving stays below the floor.
     """
-    saving = expected_ns(case.saving)
-    if saving < floor_ns(judged.mean_step_ns):
+    inflation = max(1.0, measures.observer.report.inflation or 1.0)
+    stated = _without_profiler(case.saving, judged.mean_step_ns, inflation)
+    saving, mean_step_ns = expected_ns(stated), judged.mean_step_ns / inflation
+    if saving < floor_ns(mean_step_ns):
         return passed(meta, measures, thresholds, quiet_message, judged=judged, observed=case.observed)
     return Finding(
         code=meta.code,
@@ -131,11 +133,11 @@ def decide(
         message=case.message + _inflation_note(measures),
         rank=measures.rank,
         device_id=judged.device_id,
-        severity=severity_of(saving, judged.mean_step_ns),
+        severity=severity_of(saving, mean_step_ns),
         confidence=case.confidence,
         observed=dict(case.observed),
-        thresholds=_with_floor(thresholds, judged),
-        saving_per_step_ns=case.saving,
+        thresholds={**thresholds_dict(thresholds), "floor_ns": floor_ns(mean_step_ns)},
+        saving_per_step_ns=stated,
         episode=case.episode,
         evidence=case.evidence,
         evidence_count=case.evidence_count,
@@ -158,6 +160,28 @@ def _with_floor(thresholds: Any, judged: JudgedSteps | None) -> dict[str, Scalar
 
 
 def _inflation_note(measures: Measures) -> str:
-    if measures.observer.report.inflation is not None:
+    inflation = measures.observer.report.inflation
+    if inflation is None:
+        return " Times are as recorded: how much the profiler itself slowed the host is not known."
+    if inflation <= 1:
         return ""
-    return " Times are as recorded: how much the profiler itself slowed the host is not known."
+    return (
+        f" Times are as recorded; the profiler made the step {inflation:.2f} times as long, and the saving is stated "
+        "against the step without it."
+    )
+
+
+def _without_profiler(saving: Saving, mean_step_ns: float, inflation: float) -> Saving:
+    """State a saving against the step without the profiler.
+
+    The device's own work is not slowed, so idle time shrinks at least as much as the step does. Waiting that the
+    profiler does not slow (a loader, a disk) may keep its length: that is the upper end of a likely saving.
+    """
+
+    def scaled(value: int | None) -> int | None:
+        return None if value is None else round(value / inflation)
+
+    high = scaled(saving.high)
+    if saving.likely is not None and saving.high is not None:
+        high = max(scaled(saving.likely) or 0, min(saving.high, round(mean_step_ns / inflation)))
+    return Saving(low=scaled(saving.low), likely=scaled(saving.likely), high=high, basis=saving.basis)

@@ -1,0 +1,144 @@
+"""Everything a user may name as input, turned into recordings: files, run folders, folders of ranks, URLs, samples."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+
+from traceanalyzer.errors import TraceFormatError, UsageError
+from traceanalyzer.model.trace import Recording, Trace
+from traceanalyzer.readers import READERS, gpu_metrics_csv, open_recording, run_folder
+from traceanalyzer.readers.files import read_head
+from traceanalyzer.readers.run_folder import RunFolder
+
+InputProgress = Callable[[str, int, int], None]
+"""Called with (input, bytes done, bytes in all) while an input is read; bytes in all is 0 when unknown."""
+
+_COPY_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedInput:
+    """One recording and what was known about it besides.
+
+    Attributes:
+        recording: The recording.
+        recorder: Facts of the run folder it came from (see ``RunRecording.recorder``); empty without one.
+    """
+
+    recording: Recording
+    recorder: dict[str, object] = field(default_factory=dict)
+
+
+def open_inputs(
+    names: Sequence[str], progress: InputProgress | None = None, profiler: str | None = None
+) -> list[OpenedInput]:
+    """Read every input.
+
+    Args:
+        names: Recordings, run folders, folders that hold one recording per rank, URLs, and files of GPU samples
+            (nvidia-smi) taken beside the recordings.
+        progress: Told how far reading is.
+        profiler: Which pass of a run folder to read, ``torch`` or ``nsys``; by default the first.
+
+    Raises:
+        TraceFormatError: An input is not usable.
+        UsageError: There are samples but no recording, or the run folder has no such pass.
+    """
+    opened: list[OpenedInput] = []
+    samples: list[Path] = []
+    for name in names:
+        path = Path(name)
+        if "://" in name:
+            opened.append(OpenedInput(_download_and_read(name, progress)))
+        elif path.is_dir() and run_folder.sniff(path):
+            opened += _open_run(run_folder.read_run_folder(path), progress, profiler)
+        elif path.is_dir() and (files := _recordings_in(path)):
+            opened += [OpenedInput(_read(str(file), progress)) for file in files]
+        elif path.is_file() and gpu_metrics_csv.sniff(path, read_head(path)):
+            samples.append(path)
+        else:
+            opened.append(OpenedInput(_read(name, progress)))
+    if not opened:
+        raise UsageError(f"{names[0]}: GPU samples hold no timeline; name the recording they belong to as well")
+    for path in samples:
+        opened = [_with_samples(each, path) for each in opened]
+    return opened
+
+
+def _read(name: str, progress: InputProgress | None) -> Recording:
+    if progress is None:
+        return open_recording(name)
+    return open_recording(name, lambda done, total: progress(name, done, total))
+
+
+def _open_run(run: RunFolder, progress: InputProgress | None, profiler: str | None) -> list[OpenedInput]:
+    kinds = list(dict.fromkeys(recording.profiler for recording in run.recordings))
+    chosen = profiler or kinds[0]
+    if chosen not in kinds:
+        raise UsageError(f"{run.path}: the run has no {chosen} recording; it has {' and '.join(kinds)}")
+    first = next(entry.pass_index for entry in run.recordings if entry.profiler == chosen)
+    notes = list(run.notes)
+    notes += [
+        f"The run also holds a recording by {kind}: analyze it with --profiler {kind}."
+        for kind in kinds
+        if kind != chosen
+    ]
+    opened = []
+    for entry in run.recordings:
+        if entry.pass_index != first:
+            continue
+        recording = _read(str(entry.path), progress)
+        if len(recording.traces) == 1 and recording.traces[0].rank is None:
+            recording = replace(recording, traces=(replace(recording.traces[0], rank=entry.rank),))
+        for trace in recording.traces:
+            for note in notes:
+                trace.integrity.note(note)
+        each = OpenedInput(recording, dict(entry.recorder))
+        opened.append(_with_samples(each, run.gpu_samples) if run.gpu_samples is not None else each)
+    return opened
+
+
+def _with_samples(opened: OpenedInput, path: Path) -> OpenedInput:
+    metrics = gpu_metrics_csv.read_metrics(path)
+    traces: tuple[Trace, ...] = tuple(gpu_metrics_csv.attach_metrics(t, metrics) for t in opened.recording.traces)
+    return replace(opened, recording=replace(opened.recording, traces=traces))
+
+
+def _recordings_in(folder: Path) -> list[Path]:
+    """Recordings directly inside a folder that is none itself, by name; empty where the folder is one."""
+    if any(reader.sniff(folder, b"") for reader in READERS):
+        return []
+    files = sorted(path for path in folder.iterdir() if path.is_file() and path.stat().st_size)
+    return [path for path in files if any(reader.sniff(path, read_head(path)) for reader in READERS)]
+
+
+def _download_and_read(url: str, progress: InputProgress | None) -> Recording:
+    # the readers seek and map, so the file has to be here
+    with _local_copy(url) as path:
+        try:
+            recording = open_recording(
+                path, None if progress is None else (lambda done, all_: progress(url, done, all_))
+            )
+        except TraceFormatError as error:
+            raise TraceFormatError(url, error.problem, error.hint, error.where) from error
+    return replace(recording, source=replace(recording.source, path=url))
+
+
+@contextmanager
+def _local_copy(url: str) -> Iterator[Path]:
+    import fsspec
+
+    with tempfile.TemporaryDirectory(prefix="traceanalyzer-") as folder:
+        path = Path(folder, PurePosixPath(url.split("://", 1)[1]).name or "recording")
+        try:
+            with fsspec.open(url, "rb") as source, path.open("wb") as target:
+                while block := source.read(_COPY_BYTES):
+                    target.write(block)
+        except (OSError, ValueError, ImportError) as error:
+            # ValueError: no such protocol; ImportError: its package is not installed
+            raise TraceFormatError(url, f"cannot be fetched: {error}", "check the address") from error
+        yield path
