@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ _STATES = {
     "active_awaiting_free": BlockState.PENDING_FREE,
     "inactive": BlockState.FREE,
 }
+_FRAME_PARTS = itemgetter("name", "filename", "line")
 _HOST_TYPES = frozenset({"host", "pinned"})
 COUNTERS = ("num_alloc_retries", "num_ooms", "total_memory_bytes")
 
@@ -101,7 +103,9 @@ def read_snapshot(path: Path, progress: Progress | None = None) -> MemorySnapsho
     segments, blocks = made.state(document["segments"])
     events = made.history(document.get("device_traces"))
     if not len(segments) and not len(events):
-        raise TraceFormatError(str(path), "the snapshot holds no segment and no event", "take it while memory is in use")
+        raise TraceFormatError(
+            str(path), "the snapshot holds no segment and no event", "take it while memory is in use"
+        )
     if not len(events):
         made.integrity.note(
             "the memory snapshot holds no history (torch.cuda.memory._record_memory_history was off): state only"
@@ -135,7 +139,9 @@ def _contents(path: Path, progress: Progress | None) -> bytes:
             if progress is not None:
                 progress(stream.done_bytes, stream.size_bytes)
         if stream.damage:
-            raise TraceFormatError(str(path), f"{stream.damage}; a pickle cannot be salvaged", "write the snapshot again")
+            raise TraceFormatError(
+                str(path), f"{stream.damage}; a pickle cannot be salvaged", "write the snapshot again"
+            )
     return b"".join(parts)
 
 
@@ -146,8 +152,7 @@ class _Reading:
     integrity: Integrity = field(default_factory=Integrity)
     stacks: list[tuple[Frame, ...]] = field(default_factory=list)
     _by_identity: dict[int, int] = field(default_factory=dict)
-    _by_value: dict[tuple[Frame, ...], int] = field(default_factory=dict)
-    _frames: dict[int, Frame] = field(default_factory=dict)
+    _by_value: dict[tuple[Any, ...], int] = field(default_factory=dict)
 
     def state(self, entries: list[Any]) -> tuple[Segments, Blocks]:
         """Read the segments and their blocks."""
@@ -246,27 +251,29 @@ class _Reading:
         # the document keeps every list alive, so its identity is its name while reading
         code = self._by_identity.get(id(frames))
         if code is None:
-            value = tuple(self._frame(frame) for frame in frames[:MAX_FRAMES])
-            code = self._by_value.setdefault(value, len(self.stacks))
-            if code == len(self.stacks):
-                self.stacks.append(value)
+            shown = frames[:MAX_FRAMES]
+            try:
+                key: tuple[Any, ...] = tuple(map(_FRAME_PARTS, shown))
+                code = self._by_value.get(key, -1)
+            except (KeyError, TypeError, IndexError):  # a frame laid out otherwise
+                key = tuple(repr(frame)[:1000] for frame in shown)
+                code = self._by_value.get(key, -1)
+            if code < 0:
+                code = self._by_value[key] = len(self.stacks)
+                self.stacks.append(tuple(_frame(frame) for frame in shown))
             self._by_identity[id(frames)] = code
         return code
 
-    def _frame(self, frame: Any) -> Frame:
-        known = self._frames.get(id(frame))
-        if known is None:
-            if isinstance(frame, dict):
-                line = frame.get("line")
-                known = Frame(
-                    str(frame.get("name", ""))[:500],
-                    str(frame.get("filename", ""))[:500],
-                    line if isinstance(line, int) and 0 <= line < 1 << 31 else 0,
-                )
-            else:
-                known = Frame(str(frame)[:500], "", 0)
-            self._frames[id(frame)] = known
-        return known
+
+def _frame(frame: Any) -> Frame:
+    if not isinstance(frame, dict):
+        return Frame(str(frame)[:500], "", 0)
+    line = frame.get("line")
+    return Frame(
+        str(frame.get("name", ""))[:500],
+        str(frame.get("filename", ""))[:500],
+        line if isinstance(line, int) and 0 <= line < 1 << 31 else 0,
+    )
 
 
 def _segment(entry: Any) -> tuple[int, ...] | None:

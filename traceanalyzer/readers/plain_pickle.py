@@ -23,9 +23,22 @@ PROTOCOLS = (2, 3, 4, 5)
 _OK, _CODE, _CUT, _STRANGE, _MEMO, _MANY, _INTEGER, _NO_PROTOCOL = range(8)
 
 # how the argument of an instruction is laid out
-_REFUSED, _NONE, _FIXED1, _FIXED2, _FIXED4, _FIXED8, _LENGTH1, _LENGTH4, _LENGTH8, _PUT1, _PUT4, _LONG1, _LONG4, _END = (
-    range(14)
-)
+(
+    _REFUSED,
+    _NONE,
+    _FIXED1,
+    _FIXED2,
+    _FIXED4,
+    _FIXED8,
+    _LENGTH1,
+    _LENGTH4,
+    _LENGTH8,
+    _PUT1,
+    _PUT4,
+    _LONG1,
+    _LONG4,
+    _END,
+) = range(14)
 _RUNS_CODE = 99
 
 
@@ -142,7 +155,9 @@ def load_plain(data: bytes, path: str) -> Any:
         TraceFormatError: It is no pickle of protocol 2 to 5, would run code, is damaged, or is too large.
     """
     if not is_pickle(data[:3]):
-        raise TraceFormatError(path, "not a pickle of protocol 2 to 5", "write it with torch.cuda.memory._dump_snapshot")
+        raise TraceFormatError(
+            path, "not a pickle of protocol 2 to 5", "write it with torch.cuda.memory._dump_snapshot"
+        )
     found, where = _walk(np.frombuffer(data, dtype=np.uint8), _TABLE, MAX_OBJECTS, MAX_INTEGER_BYTES)
     if found != _OK:
         problem, hint = _PROBLEMS[int(found)]
@@ -150,7 +165,15 @@ def load_plain(data: bytes, path: str) -> Any:
     try:
         return _PlainUnpickler(io.BytesIO(data)).load()
     # what a wrong order of harmless instructions raises: a missing mark, a key that is a list, a stack run empty …
-    except (pickle.UnpicklingError, ValueError, TypeError, LookupError, AttributeError, EOFError, OverflowError) as error:
+    except (
+        pickle.UnpicklingError,
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        EOFError,
+        OverflowError,
+    ) as error:
         raise TraceFormatError(path, f"the pickle is damaged ({error})", "write the snapshot again") from error
     except MemoryError:
         raise TraceFormatError(path, "the pickle does not fit into memory", "record a shorter history") from None
