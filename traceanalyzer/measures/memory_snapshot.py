@@ -28,6 +28,7 @@ CURVE_POINTS = 2000
 MAP_SEGMENTS = 120
 MAP_RUNS = 160
 MOST_INCIDENTS = 50
+_NEAR_START = 20  # a twentieth of the step
 _CLOCK_SLACK_NS = 600_000_000_000
 _SETTINGS = (
     "PYTORCH_CUDA_ALLOC_CONF",
@@ -110,6 +111,27 @@ def curve_of(memory: MemoryReport | None) -> MemoryCurve | None:
     return MemoryCurve(
         time_ns=curve.time_ns, allocated_bytes=curve.allocated_bytes, reserved_bytes=curve.reserved_bytes
     )
+
+
+def allocated_at_step_start(trace: Trace, steps: Steps, memory: MemoryReport | None) -> IntArray:
+    """Allocated bytes of the main device when each step window starts, by the history; -1 where it does not reach.
+
+    Args:
+        trace: The recording.
+        steps: Its step windows.
+        memory: What its snapshot says.
+    """
+    unknown = np.full(len(steps), -1, dtype=np.int64)
+    device = main_device(memory)
+    if memory is None or device is None or not memory.clock_matched or device.curve is None or trace.snapshot is None:
+        return unknown
+    history = rebuild_history(trace.snapshot, device.device_id)
+    time = history.events.time_ns - trace.origin_ns
+    at = np.searchsorted(time, steps.start_ns, side="right")
+    # a step that began just before the first event began with the state before it
+    reach = time[0] - (steps.end_ns - steps.start_ns) // _NEAR_START
+    inside = (steps.start_ns >= reach) & (steps.start_ns <= time[-1])
+    return np.where(inside, history.allocated_bytes[at], unknown)
 
 
 def segment_contradictions(snapshot: MemorySnapshot) -> list[str]:
