@@ -25,6 +25,7 @@ class Shift:
     origin_ns: int
 
     def __call__(self, time_ns: int) -> int | None:
+        """Return the relative time; None for an unknown one."""
         return int(time_ns) - self.origin_ns if time_ns >= 0 else None
 
 

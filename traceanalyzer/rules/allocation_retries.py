@@ -9,14 +9,14 @@ Each retry waits for the device and frees segments one by one, and the next step
 again. Where memory is that tight the next larger batch or image size ends in an out-of-memory error.
 
 ## How it is measured
-From the history of a memory snapshot: segments given back one after the other and, directly behind them, a new segment
-asked for by the same call. `torch.cuda.empty_cache()` has itself in its stack and is not counted. The upper limit of the
-saving is the idle time between the event before the first segment went and the new segment. Counters that the recorder
-stores tell of retries before the history.
+From the history of a memory snapshot: segments given back one after the other and, directly behind them, a new
+segment asked for by the same call. `torch.cuda.empty_cache()` has itself in its stack and is not counted. The upper
+limit of the saving is the idle time between the event before the first segment went and the new segment. Counters that
+the recorder stores tell of retries before the history.
 
 ## Does not apply when
-There is no memory snapshot with history, or a threshold for garbage collection makes the allocator give segments back on
-its own.
+There is no memory snapshot with history, or a threshold for garbage collection makes the allocator give segments back
+on its own.
 
 ## How to fix
 Use less memory (smaller batch, mixed precision, gradient accumulation, checkpointing), raise a limit set with
@@ -144,8 +144,8 @@ def _message(device: DeviceMemory, total: int | None) -> str:
         first = device.retry_events[0]
         parts.append(
             f"{device.retries} times an allocation fitted only after everything cached was given back: {segments} "
-            f"segments, {format_bytes(freed)}. First: {format_bytes(first.asked_bytes)} asked for by {first.where}, with "
-            f"{format_bytes(first.reserved_bytes)} reserved."
+            f"segments, {format_bytes(freed)}. First: {format_bytes(first.asked_bytes)} asked for by {first.where}, "
+            f"with {format_bytes(first.reserved_bytes)} reserved."
         )
     before = (device.retries_since_start or 0) - (device.retries or 0)
     if before > 0:
@@ -153,8 +153,8 @@ def _message(device: DeviceMemory, total: int | None) -> str:
     if device.ooms:
         error = device.oom_events[0]
         parts.append(
-            f"{device.ooms} out-of-memory errors; the first asked for {format_bytes(error.asked_bytes)} at {error.where}: "
-            f"{error.reason}. What would have helped: {error.advice}."
+            f"{device.ooms} out-of-memory errors; the first asked for {format_bytes(error.asked_bytes)} at "
+            f"{error.where}: {error.reason}. What would have helped: {error.advice}."
         )
     if total and device.retry_events and device.peak_reserved_bytes < 0.9 * total:
         upper = min(r.reserved_bytes + r.asked_bytes for r in device.retry_events)
