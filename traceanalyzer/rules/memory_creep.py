@@ -8,9 +8,9 @@ Whatever is kept from each step adds up until the device is full, often hours in
 graph alive.
 
 ## How it is measured
-Allocated bytes in force when each steady step starts, from allocator events or from the history of a memory snapshot. The
-trend is the median of the slopes between all pairs of steps, so that levels taking turns (gradient accumulation) show
-none; besides, nearly every step has to start higher than the one before. With a snapshot the call sites are named whose
+Allocated bytes in force when each steady step starts, from allocator events or the history of a memory snapshot. Steps a
+few apart are compared (gradient accumulation and a batch loaded ahead make levels take turns): nearly all have to start
+higher, and by much the same. With a snapshot the call sites are named whose
 blocks were allocated since the first of these steps and are still held.
 
 ## Does not apply when
@@ -53,6 +53,9 @@ META = Meta(
 )
 
 
+_MOST_APART = 8
+
+
 @dataclass(frozen=True, slots=True)
 class Thresholds:
     """What counts as creeping."""
@@ -61,7 +64,7 @@ class Thresholds:
     steps: int = 4
     # allocator rounding and odd-sized batches move the level by less than this
     growth_per_step_bytes: int = 1 << 20
-    # share of consecutive steps that start higher; taking turns between levels gives about a half
+    # share of steps that start higher than the one they are compared with; levels without a trend give about a half
     rising_share: float = 0.8
 
 
@@ -73,13 +76,11 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
     if len(at_step) < thresholds.steps:
         missing = f"allocator events at the starts of {thresholds.steps} steady steps (here: {len(at_step)})"
         return not_applicable(META, measures, thresholds, missing)
-    earlier, later = np.triu_indices(len(at_step), k=1)
-    slope = float(np.median((at_step[later] - at_step[earlier]) / (later - earlier)))
-    rises = np.diff(at_step) > 0
-    rising = float(rises.mean())
+    lag, slope, rising = _trend(at_step, thresholds)
     observed: dict[str, Scalar] = {
         "growth_per_step_bytes": round(slope),
         "rising_share": round(rising, 3),
+        "compared_steps_apart": lag,
         "steps": len(at_step),
         "first_level_bytes": int(at_step[0]),
         "last_level_bytes": int(at_step[-1]),
@@ -101,29 +102,43 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
     places = [
         Evidence(
             start_ns=int(start[i]),
-            end_ns=int(start[i + 1]),
-            what=f"{format_bytes(int(at_step[i + 1] - at_step[i]))} more at its end than at its start",
+            end_ns=int(start[i + lag]),
+            what=f"{format_bytes(int(at_step[i + lag] - at_step[i]))} more at its end than at its start",
             where=kept[0].where if kept else None,
         )
-        for i in np.flatnonzero(rises).tolist()
+        for i in np.flatnonzero(at_step[lag:] > at_step[:-lag]).tolist()
     ]
     return fails(
         META,
         measures,
         thresholds,
-        f"Each step starts with {format_bytes(slope)} more allocated than the one before "
-        f"({format_share(rising, 1.0)} of {len(at_step) - 1} steps rise).{named}{until}",
+        f"Each step leaves {format_bytes(slope)} more allocated (steps {lag} apart: {format_share(rising, 1.0)} of "
+        f"{len(at_step) - lag} start higher).{named}{until}",
         severity=Severity.MEDIUM,
         observed=observed,
         evidence=places[:MOST],
         evidence_count=len(places),
         fix=[
             "Find what is kept from each step: lists of losses or outputs, hooks, graphs kept with retain_graph=True.",
-            "Keep numbers (loss.item(), seldom) or detached copies on the host (loss.detach().cpu()) instead of tensors.",
+            "Keep numbers (loss.item(), seldom) or detached copies on the host (loss.detach().cpu()), not tensors.",
         ],
         device_id=device.device_id if device is not None else None,
         confidence=0.8,
     )
+
+
+def _trend(level: IntArray, thresholds: Thresholds) -> tuple[int, float, float]:
+    """Find how many steps apart levels rise evenly: that distance, the growth per step and the share that rises."""
+    best = (1, 0.0, float((np.diff(level) > 0).mean()))
+    for lag in range(1, min(len(level) // 2, _MOST_APART) + 1):
+        change = level[lag:] - level[:-lag]
+        slope, rising = float(np.median(change)) / lag, float((change > 0).mean())
+        is_even = float(np.quantile(change, 0.1)) >= 0.5 * float(np.median(change))
+        if is_even and slope >= thresholds.growth_per_step_bytes and rising >= thresholds.rising_share:
+            return lag, slope, rising
+        if lag == 1:
+            best = (lag, slope, rising)
+    return best
 
 
 def _levels(measures: Measures) -> tuple[IntArray, IntArray]:

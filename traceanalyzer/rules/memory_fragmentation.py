@@ -16,8 +16,8 @@ free memory from its final state. Growth is what was reserved between the first 
 There is no memory snapshot.
 
 ## How to fix
-Set `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`, keep sizes stable (pad shapes to a few buckets), or forbid to split
-large blocks with `max_split_size_mb`. `torch.cuda.empty_cache()` does not help.
+Set `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`, keep sizes stable (pad shapes to a few buckets), or forbid to
+split large blocks with `max_split_size_mb`. `torch.cuda.empty_cache()` does not help.
 
 ## Limits and false positives
 Reserved memory that nobody asks for costs nothing: without failing or growing allocations the rule is quiet. Sizes in

@@ -4,8 +4,8 @@
 Reserved memory above nine tenths of the device at its peak.
 
 ## Why it matters
-Libraries (cuDNN and cuBLAS workspaces, NCCL) and the context need memory beside the allocator. Near the limit plans that
-need a workspace are refused, allocations are tried again, and one larger batch ends in an out-of-memory error.
+Libraries (cuDNN and cuBLAS workspaces, NCCL) and the context need memory beside the allocator. Near the limit plans
+that need a workspace are refused, allocations are tried again, and one larger batch ends in an out-of-memory error.
 
 ## How it is measured
 Peak of reserved bytes, from allocator events or a memory snapshot, against the device's memory as the recording or the
