@@ -228,17 +228,19 @@ def _device(
 
 
 def _growth(history: DeviceHistory, sites: Sites, shift: Shift, steps: Steps | None) -> list[CallSite]:
-    """Sum by place what was allocated after the first steady step began and is still held when the last one begins."""
+    """Sum by place what was allocated in a steady step and outlived the next: still held when the last one begins."""
     time = history.events.time_ns
     if steps is None or not len(time) or bool((time < 0).any()):
         return []
-    begun = steps.start_ns[steps.step_class == STEADY] + shift.origin_ns
-    begun = begun[(begun >= time[0]) & (begun <= time[-1])]
-    if len(begun) < 2:
+    steady = steps.step_class == STEADY
+    begun = steps.start_ns[steady] + shift.origin_ns
+    near = (steps.end_ns - steps.start_ns)[steady] // _NEAR_START
+    begun = begun[(begun >= time[0] - near) & (begun <= time[-1])]
+    if len(begun) < 3:
         return []
-    first, last = (int(np.searchsorted(time, begun[i], side="right")) - 1 for i in (0, -1))
+    first, before_last, last = (int(np.searchsorted(time, begun[i], side="right")) - 1 for i in (0, -2, -1))
     lives = history.lifetimes
-    kept = (lives.begin > first) & (lives.begin <= last) & (lives.released > last)
+    kept = (lives.begin > first) & (lives.begin <= before_last) & (lives.released > last)
     return sites.top(lives.stack[kept], lives.size_bytes[kept])
 
 

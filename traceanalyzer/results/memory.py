@@ -112,8 +112,8 @@ class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
     """The allocator of one device; ``device_id`` -1 is pinned host memory.
 
     ``fragmentation`` is (reserved − active) / reserved at the moment most memory was active. The ``final_`` values
-    are the state the snapshot shows; ``growth`` is what was allocated since the first steady step and still held at
-    the start of the last one.
+    are the state the snapshot shows; ``growth`` is what steady steps allocated and did not let go in
+    the step after.
     """
 
     device_id: int

@@ -8,10 +8,9 @@ Whatever is kept from each step adds up until the device is full, often hours in
 graph alive.
 
 ## How it is measured
-Allocated bytes in force when each steady step starts, from allocator events or the history of a memory snapshot. Steps a
-few apart are compared (gradient accumulation and a batch loaded ahead make levels take turns): nearly all have to start
-higher, and by much the same. With a snapshot the call sites are named whose
-blocks were allocated since the first of these steps and are still held.
+Allocated bytes in force when each steady step starts, from allocator events or the history of a memory snapshot. Steps
+a few apart are compared (gradient accumulation and a batch loaded ahead make levels take turns): nearly all have to
+start higher, and by much the same. With a snapshot the call sites are named whose blocks outlived the step after theirs.
 
 ## Does not apply when
 There are neither allocator events nor a snapshot with history, or fewer than four steps start in them.
@@ -98,7 +97,7 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         observed["steps_until_full"] = int((total - reserved) / slope)
         until = f" At this rate the device is full after {observed['steps_until_full']:,} more steps."
     sites = "".join(f"; {format_bytes(s.size_bytes)} from {s.where}" for s in kept)
-    named = f" Allocated since the first of these steps and still held: {sites[2:]}." if kept else ""
+    named = f" Allocated in one of these steps and not let go in the next: {sites[2:]}." if kept else ""
     places = [
         Evidence(
             start_ns=int(start[i]),
