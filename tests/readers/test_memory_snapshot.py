@@ -111,8 +111,10 @@ def test_rows_that_are_not_well_formed_are_dropped_and_counted(tmp_path: Path) -
     history = History()
     history.add(1, "dance", 1, 1)
     history.entries.append("x")  # type: ignore[arg-type]
-    bad = [segment(4096, [block(512), {"size": -1, "state": "inactive"}, 7]), {"total_size": "big"}, None]  # type: ignore[list-item]
-    found = read_snapshot(write(tmp_path / "s.pickle", snapshot(bad, history)))  # type: ignore[arg-type]
+    sound = segment(4096, [block(512)])
+    sound["blocks"] += [{"size": -1, "state": "inactive"}, 7]
+    bad: list[Any] = [sound, {"total_size": "big"}, None]
+    found = read_snapshot(write(tmp_path / "s.pickle", snapshot(bad, history)))
     assert sorted(d.count for d in found.integrity.dropped.values()) == [2, 2, 2]
     assert len(found.blocks) == 1
 

@@ -95,6 +95,21 @@ def read_snapshot(path: Path, progress: Progress | None = None) -> MemorySnapsho
     data = _contents(path, progress)
     document = load_plain(data, str(path))
     del data
+    source = Source(str(path), NAME, path.stat().st_size, fingerprint(path), "torch.cuda.memory")
+    return snapshot_of(document, path, source)
+
+
+def snapshot_of(document: Any, path: Path, source: Source | None = None) -> MemorySnapshot:
+    """Turn a document in any of torch's layouts into tables.
+
+    Args:
+        document: A list of segments, or a dict with ``segments`` and perhaps ``device_traces``.
+        path: For messages.
+        source: The file it came from.
+
+    Raises:
+        TraceFormatError: It is not a snapshot.
+    """
     if isinstance(document, list):
         document = {"segments": document}
     if not isinstance(document, dict) or not isinstance(document.get("segments"), list):
@@ -110,9 +125,8 @@ def read_snapshot(path: Path, progress: Progress | None = None) -> MemorySnapsho
         made.integrity.note(
             "the memory snapshot holds no history (torch.cuda.memory._record_memory_history was off): state only"
         )
-    source = Source(str(path), NAME, path.stat().st_size, fingerprint(path), "torch.cuda.memory")
     return MemorySnapshot(
-        source=source,
+        source=source or Source(str(path), NAME, 0, ""),
         segments=segments,
         blocks=blocks,
         events=events,
