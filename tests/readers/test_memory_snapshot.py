@@ -183,6 +183,21 @@ def test_deep_nesting_does_no_harm(tmp_path: Path) -> None:
         read_snapshot(path)
 
 
+def test_lists_that_hold_each_other_over_and_over_do_no_harm(tmp_path: Path) -> None:
+    laughs: Any = ["ha"]
+    for _ in range(60):  # 2 to the 60th words when written out
+        laughs = [laughs, laughs]
+    document = [laughs, {"total_size": 1, "segment_type": laughs, "blocks": laughs}, {"total_size": laughs}]
+    history = [
+        [{"action": laughs}, {"action": "alloc", "size": 1, "addr": laughs, "frames": [laughs, {"name": laughs}]}]
+    ]
+    settings = {"a": laughs, "b": 1}
+    made = {"segments": document, "device_traces": history, "allocator_settings": settings, "device_counters": laughs}
+    found = read_snapshot(write(tmp_path / "s.pickle", made))
+    assert (len(found.segments), len(found.events)) == (1, 1)
+    assert found.settings == {"b": "1"}
+
+
 def test_a_snapshot_alone_is_a_report_about_memory(tmp_path: Path) -> None:
     document = traceanalyzer.analyze(write(tmp_path / "s.pickle", simple()))
     rank = document.ranks[0]
