@@ -222,7 +222,8 @@ class RawTable:
         if not len(self) or not self.has(column) or pa.types.is_null(self.data[column].type):
             return np.full(len(self), -1, dtype=np.int64), []
         values = self.data[column]
-        if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+        if not any(is_kind(values.type) for is_kind in kinds):
             values = values.cast(pa.large_string())
         encoded = pc.dictionary_encode(values).combine_chunks()
         codes: IntArray = pc.fill_null(encoded.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
