@@ -1,4 +1,4 @@
-"""The release gate behind ``compare``, ``baseline``, ``trend`` and the pytest plugin: anything a user may name, to runs.
+"""The release gate behind ``compare``, ``baseline``, ``trend`` and the pytest plugin: whatever a user names, as runs.
 
 Recordings are analysed first; documents and baselines are only read, so comparing those starts neither a reader nor a
 compiler.
