@@ -83,8 +83,7 @@ def write_reports(
         UsageError: Two reports were given one name, or one cannot be written.
     """
     wanted = [path for path in (html, json, markdown) if path is not None]
-    if len({path if path == STDOUT else path.resolve() for path in wanted}) < len(wanted):
-        raise UsageError("two reports were given the same name; each needs its own file")
+    check_names(wanted)
     begun = time.perf_counter()
     if html is not None:
         from traceanalyzer.renderers.html import render_html
@@ -101,6 +100,16 @@ def write_reports(
     if timings is not None:
         timings["render"] = time.perf_counter() - begun
     return wanted
+
+
+def check_names(wanted: Sequence[Path]) -> None:
+    """Refuse two reports of one name.
+
+    Raises:
+        UsageError: Two of the names are one file.
+    """
+    if len({path if path == STDOUT else path.resolve() for path in wanted}) < len(wanted):
+        raise UsageError("two reports were given the same name; each needs its own file")
 
 
 def show(analysis: Analysis, written: Sequence[Path], timings: Mapping[str, float] | None = None) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from traceanalyzer.comparison.distributions import t_survival
 from traceanalyzer.comparison.samples import FloatArray, Run
-from traceanalyzer.comparison.statistics import ALPHA, moderated_t, t_survival
+from traceanalyzer.comparison.statistics import ALPHA, moderated_t
 from traceanalyzer.results.comparison import Family, Test, Verdict
 
 # the totals whose rise is a regression; kernels per family may be exchanged by a library and only inform

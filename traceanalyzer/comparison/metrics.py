@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 
+from traceanalyzer.comparison.distributions import t_quantile, t_survival
 from traceanalyzer.comparison.options import EQUIVALENCE, HOST_GUARD, Metric
 from traceanalyzer.comparison.samples import FloatArray, Run
-from traceanalyzer.comparison.statistics import ALPHA, Fit, holm, moderated_t, runs_needed, t_quantile, t_survival
+from traceanalyzer.comparison.statistics import ALPHA, Fit, holm, moderated_t, runs_needed
 from traceanalyzer.results.comparison import Family, Test, Verdict
 from traceanalyzer.units import NS_PER_MS, format_ns
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.results.analysis import Analysis, Configuration, RecordedWith
+from traceanalyzer.results.comparable import ComparableAnalysis
 from traceanalyzer.results.vocabulary import StepClass
 
 FloatArray = npt.NDArray[np.float64]
@@ -72,7 +73,7 @@ class Run:
     ranks: int
 
 
-def load_run(analysis: Analysis, label: str) -> Run:
+def load_run(analysis: Analysis | ComparableAnalysis, label: str) -> Run:
     """Take the comparable steps of a document's first rank with GPU activity.
 
     Warm-up, validation, checkpoint, epoch-edge and cut windows are left out, by their class and never for being slow.
@@ -185,7 +186,7 @@ def _matrix(columns: list[list[int | None]], positions: int) -> FloatArray:
     return np.array(columns, dtype=np.float64).T
 
 
-def _format(analysis: Analysis) -> str:
+def _format(analysis: Analysis | ComparableAnalysis) -> str:
     # the export formats of one profiler hold the same events
     names = sorted({"nsys" if i.format.startswith("nsys") else i.format for i in analysis.inputs})
     return "+".join(names)

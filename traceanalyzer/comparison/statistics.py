@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+
+from traceanalyzer.comparison.distributions import log_factorial, normal_survival
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -36,16 +37,6 @@ class Fit:
     host_shift: float
     slope: float
     within_error: float
-
-
-def t_survival(statistic: float, degrees: float) -> float:
-    """One-sided p of a t statistic: the chance of a larger one."""
-    return float(special.stdtr(degrees, -statistic))
-
-
-def t_quantile(probability: float, degrees: float) -> float:
-    """Quantile of Student's t."""
-    return float(special.stdtrit(degrees, probability))
 
 
 def autocorrelation_time(values: FloatArray) -> float:
@@ -185,7 +176,7 @@ def mann_whitney_greater(
     with np.errstate(divide="ignore", invalid="ignore"):
         variance = n_base * n_candidate / 12 * ((n + 1) - tie_sum / (n * (n - 1)))
         z = (u - mean - 0.5) / np.sqrt(variance)
-    p = special.ndtr(-z / math.sqrt(autocorrelation_steps))
+    p = normal_survival(z / math.sqrt(autocorrelation_steps))
     usable = (n_base > 0) & (n_candidate > 0) & (variance > 0)
     return u, np.where(usable, p, 1.0)
 
@@ -224,5 +215,9 @@ def fisher_greater(hits_base: int, n_base: int, hits_candidate: int, n_candidate
 def _log_choose(n: int, k: npt.NDArray[np.int64]) -> FloatArray:
     good = (k >= 0) & (k <= n)
     safe = np.where(good, k, 0)
-    value = special.gammaln(n + 1) - special.gammaln(safe + 1) - special.gammaln(n - safe + 1)
+    value = (
+        log_factorial(np.asarray(float(n)))
+        - log_factorial(safe.astype(np.float64))
+        - log_factorial((n - safe).astype(np.float64))
+    )
     return np.where(good, value, -np.inf)
