@@ -280,7 +280,7 @@ def _threads(keys: list[Any], names: dict[tuple[int, int], str]) -> tuple[list[T
 def _identifier(value: object) -> int:
     """Read a process or thread id; text that holds no number is 0."""
     if isinstance(value, int):
-        return value
+        return int(value)  # not True
     match = re.search(r"-?\d+", value) if isinstance(value, str) else None
     return int(match.group()) if match is not None else 0
 

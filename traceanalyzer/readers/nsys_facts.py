@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+import numpy as np
+
 from traceanalyzer.model.trace import Device, Integrity
 from traceanalyzer.readers.nsys_tables import RawTable
 
+_TIMED = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY")
+_SECOND_NS = 1_000_000_000
+_FOREVER_NS = 1 << 62
 _WEEK_NS = 7 * 86_400 * 1_000_000_000
 
 # What each table holds and the `nsys profile` option that records it. The others are only made when something
@@ -71,7 +76,19 @@ def longest_duration_ns(raw: Mapping[str, RawTable]) -> int:
     if details is None or not len(details):
         return _WEEK_NS
     length = int(details.integers("duration", 0).max())
-    return length if length > 0 else _WEEK_NS
+    return min(length, _WEEK_NS) if length > 0 else _WEEK_NS
+
+
+def believable_starts(raw: Mapping[str, RawTable], longest_ns: int) -> tuple[int, int]:
+    """Earliest and latest believable start in the export's clock: around the median of calls and GPU activities."""
+    tables = [raw[name] for name in _TIMED if name in raw and len(raw[name])]
+    starts = [table.integers("start", 0) for table in tables]
+    if not starts:
+        return -_FOREVER_NS, _FOREVER_NS
+    middle = int(np.median(np.concatenate([start[:: max(1, len(start) // 10_000)] for start in starts])))
+    # nothing begins further from the middle than the capture is long; the rest is room for clocks that drift
+    reach = 2 * longest_ns + _SECOND_NS
+    return middle - reach, middle + reach
 
 
 def producer(raw: Mapping[str, RawTable]) -> str:

@@ -24,6 +24,7 @@ from traceanalyzer.readers import nsys_activities as gpu
 from traceanalyzer.readers import nsys_host as host
 from traceanalyzer.readers.base import Progress
 from traceanalyzer.readers.nsys_facts import (
+    believable_starts,
     describe_devices,
     describe_recording,
     longest_duration_ns,
@@ -208,6 +209,7 @@ class _Export:
             enums=gpu.Enums.of(raw),
             limit_ns=longest_duration_ns(raw),
             shift_ns=shift_ns,
+            start_range_ns=believable_starts(raw, longest_duration_ns(raw)),
         )
 
     def traces(self) -> tuple[Trace, ...]:
