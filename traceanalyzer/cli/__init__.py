@@ -25,6 +25,7 @@ COMMANDS: dict[str, str] = {
     "record": "traceanalyzer.cli.record:app",
     "analyze": "traceanalyzer.cli.analyze:analyze",
     "report": "traceanalyzer.cli.report:report",
+    "redact": "traceanalyzer.cli.redact:redact",
     "explain": "traceanalyzer.cli.explain:explain",
     "rules": "traceanalyzer.cli.rules:rules",
     "demo": "traceanalyzer.cli.demo:demo",

@@ -29,7 +29,7 @@ _OPTIONS: tuple[tuple[tuple[str, ...], str, str], ...] = (
 _LOSS = re.compile(r"lost|dropped|not all|incomplete|missing|overflow|out of order", re.IGNORECASE)
 _NOT_ALL = re.compile(r"Not all (.+) events might have been collected")
 _PATH = re.compile(r"(?:[A-Za-z]:)?[/\\][^\s'\"]+")
-_WARNING = 2  # DIAGNOSTIC_EVENT.severity from which on a message can mean lost data
+WARNING = 2  # DIAGNOSTIC_EVENT.severity from which on a message can mean lost data
 
 # Environment, command lines, user and host names are recorded too; only these are ever read.
 _SYSTEM_FACTS = {"NvDriverVersion": "driver", "CudaDriverVersion": "cuda_driver"}
@@ -37,6 +37,14 @@ _CAPTURE_FACTS = {
     "PROCESS_0:CUDA_GRAPH_TRACE_OPTIONS:MODE": "cuda_graph_trace",
     "PROCESS_0:COLLECT_GPU_MEMORY_USAGE": "cuda_memory_usage",
 }
+_EXPORT_FACTS = (
+    "EXPORT_PRODUCT_NAME",
+    "EXPORT_PRODUCT_VERSION",
+    "EXPORT_SCHEMA_VERSION",
+    "EXPORT_PARAM_TIME_SHIFT",
+    "EXPORT_PARAM_TIME_NORMALIZE",
+)
+KEPT_FACTS = frozenset({*_SYSTEM_FACTS, *_CAPTURE_FACTS, *_EXPORT_FACTS})
 
 
 def pairs(raw: RawTable | None) -> dict[str, str]:
@@ -185,7 +193,7 @@ def note_missing_tables(raw: Mapping[str, RawTable], integrity: Integrity) -> No
     messages = raw.get("DIAGNOSTIC_EVENT")
     if messages is not None:
         codes, texts = messages.texts("text")
-        severe = messages.integers("severity") >= _WARNING
+        severe = messages.integers("severity") >= WARNING
         said = [texts[code] for code in sorted(set(codes[severe].tolist()) - {-1}) if _LOSS.search(texts[code])]
         # nsys warns like this whenever a program is still running when recording stops
         kinds = [found.group(1) for text in said if (found := _NOT_ALL.match(text))]

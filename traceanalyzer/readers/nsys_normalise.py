@@ -169,6 +169,16 @@ def build_recording(source: TableSource, path: Path, format_name: str, progress:
     return Recording(described, traces)
 
 
+def wanted_columns(source: TableSource) -> dict[str, tuple[str, ...]]:
+    """Return the tables and columns of an export that the analysis reads."""
+    result = {}
+    for wanted in _WANTED:
+        if wanted.table in source.tables():
+            names = (*wanted.needed, *(name for group in wanted.one_of for name in group), *wanted.optional)
+            result[wanted.table] = tuple(name for name in source.columns(wanted.table) if name in names)
+    return {table: columns for table, columns in result.items() if columns}
+
+
 def _return_memory() -> None:
     """Give what the raw tables took back to the operating system.
 
