@@ -181,12 +181,12 @@ def test_what_names_nobody_is_left_alone(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "redacted"),
     [
-        ("/srv/x/y/train.py(12): f", "<path>/train.py(12): f"),
-        ("/opt/venv/lib/python3.11/site-packages/torch/nn/a.py(1): f", "<path>/site-packages/torch/nn/a.py(1): f"),
-        (r"D:\work\a b\train.py", "<path>/train.py"),
-        ("s3://bucket/team/run.json.gz", "<path>/run.json.gz"),
-        ("mail eve@corp.example now", "mail <user>@<host> now"),
-        (f"in {CONTAINER_ID}", "in <container>"),
+        ("/srv/x/y/train.py(12): f", "/redacted/train.py(12): f"),
+        ("/opt/venv/lib/python3.11/site-packages/torch/nn/a.py(1): f", "/redacted/site-packages/torch/nn/a.py(1): f"),
+        (r"D:\work\a b\train.py", "/redacted/train.py"),
+        ("s3://bucket/team/run.json.gz", "/redacted/run.json.gz"),
+        ("mail eve@corp.example now", "mail redacted-user@redacted-host now"),
+        (f"in {CONTAINER_ID}", "in redacted-container"),
     ],
 )
 def test_folders_addresses_and_containers_are_replaced(text: str, redacted: str) -> None:

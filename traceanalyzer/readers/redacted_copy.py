@@ -9,7 +9,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -89,8 +89,8 @@ def _copy_trace(source: Path, target: Path) -> None:
             made = done[literal] = _redacted_literal(literal, redactor)
         return made
 
-    opened: IO[bytes] = gzip.open(target, "wb") if target.suffix == ".gz" else target.open("xb")  # type: ignore[assignment]
-    with opened as file:
+    is_compressed = target.suffix == ".gz"
+    with target.open("xb") as plain, gzip.GzipFile("", "wb", 6, plain, 0) if is_compressed else plain as file:
         for block in _blocks(source):
             file.write(_LITERAL.sub(replace, block))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import re
 import socket
@@ -13,13 +14,15 @@ import msgspec
 from traceanalyzer.results.analysis import Analysis
 from traceanalyzer.results.vocabulary import CAUSES, PHASES, StepClass
 
-USER = "<user>"
-HOST = "<host>"
-FOLDER = "<path>"
-CONTAINER = "<container>"
+# absolute, and without brackets, because the rules tell code from interpreter frames (``<built-in …>``) by them
+FOLDER = "/redacted"
+USER = "redacted-user"
+HOST = "redacted-host"
+CONTAINER = "redacted-container"
 
 # names come from both kinds of home folders; a component may hold spaces
 _HOME = re.compile(r"(?:/home|/Users|[A-Za-z]:[\\/]+(?:Users|Documents and Settings))[\\/]+([^\\/:*?\"<>|\r\n]+)")
+# torch.profiler names its files host_pid.time
 _TRACE_FILE = re.compile(
     r"(?:^|[\\/])([^\\/]+)_\d+\.\d+\.pt\.trace\.json"
 )  # how torch.profiler names files: host_pid.time
@@ -36,44 +39,10 @@ _CONTAINER = re.compile(
 )
 # words that name nobody, or that the analysis itself uses
 _COMMON = frozenset(
-    [
-        "root",
-        "user",
-        "users",
-        "home",
-        "admin",
-        "ubuntu",
-        "runner",
-        "data",
-        "train",
-        "training",
-        "test",
-        "tmp",
-        "work",
-        "workspace",
-        "model",
-        "models",
-        "local",
-        "localhost",
-        "main",
-        "python",
-        "torch",
-        "cuda",
-        "nvidia",
-        "gpu",
-        "cpu",
-        "host",
-        "kernel",
-        "step",
-        "steps",
-        "shared",
-        "public",
-        "app",
-        "default",
-        "none",
-        "unknown",
-    ]
-)
+    {"root", "user", "users", "home", "admin", "ubuntu", "runner", "data", "train", "training", "test", "tmp", "work",
+     "workspace", "model", "models", "local", "localhost", "main", "python", "torch", "cuda", "nvidia", "gpu", "cpu",
+     "host", "kernel", "step", "steps", "shared", "public", "app", "default", "none", "unknown", "redacted"}
+)  # fmt: skip
 _OWN = frozenset(word for term in (*CAUSES, *PHASES, *StepClass) for word in (term.value, *term.value.split("_")))
 _SHORTEST = 3
 
@@ -96,10 +65,8 @@ class Redactor:
         self._pattern: re.Pattern[str] | None = None
         self._done: dict[str, str] = {}
         self._learn(socket.gethostname(), HOST)
-        try:
+        with contextlib.suppress(OSError, KeyError):  # a user without a name has none to hide
             self._learn(getpass.getuser(), USER)
-        except (OSError, KeyError):
-            pass  # a user without a name has none to hide
 
     def learn(self, texts: Iterable[str]) -> None:
         """Find the names of users and hosts in texts."""
