@@ -112,3 +112,39 @@ def test_steps_without_a_device_show_no_busy_or_idle_time(tmp_path: Path) -> Non
     assert steps["window_ns"].tolist() == [100_000, 100_000, 90_000]
     assert "idle_ns" not in steps.columns
     assert "100 %" not in render_html(analysis)
+
+
+@pytest.mark.parametrize("time", [None, 2**62, -(2**62)])
+@pytest.mark.parametrize(
+    "table",
+    ["CUDA_GPU_MEMORY_USAGE_EVENTS", "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"],
+)
+def test_a_row_without_a_time_in_the_capture_is_left_out(tmp_path: Path, table: str, time: int | None) -> None:
+    export = nsys_export()
+    row = dict(export.tables[table][0])
+    row["start"] = time
+    if "end" in row and time is not None:
+        row["end"] = time + 10
+    export.tables[table].append(row)
+    rank = analyse(export.sqlite(tmp_path / "a.sqlite"))
+    assert rank.devices[0].span_ns < 4_000_000
+    assert sum(entry.count for entry in rank.integrity.dropped) == 1
+
+
+def test_a_number_written_as_an_absurd_power_is_no_time(tmp_path: Path) -> None:
+    events = kineto_events()
+    events[3]["ts"] = "1e99999999999"
+    assert analyse_events(tmp_path, events).integrity.dropped[0].count == 1
+
+
+def test_a_truth_value_for_a_thread_is_a_number(tmp_path: Path) -> None:
+    events = [{**e, "tid": True} if e["pid"] == PROCESS else e for e in kineto_events()]
+    analysis = traceanalyzer.analyze(write_text(tmp_path, json.dumps({"traceEvents": events})))
+    assert_plausible(analysis)
+
+
+def test_a_damaged_schema_of_a_database_is_one_line(tmp_path: Path) -> None:
+    path = nsys_export().sqlite(tmp_path / "a.sqlite")
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE", b"CREATE T\xe3\xff\xffE"))
+    with pytest.raises(TraceAnalyzerError, match="not a readable SQLite database"):
+        traceanalyzer.analyze(path)

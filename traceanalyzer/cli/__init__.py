@@ -26,6 +26,7 @@ COMMANDS: dict[str, str] = {
     "analyze": "traceanalyzer.cli.analyze:analyze",
     "report": "traceanalyzer.cli.report:report",
     "compare": "traceanalyzer.cli.compare:compare",
+    "redact": "traceanalyzer.cli.redact:redact",
     "explain": "traceanalyzer.cli.explain:explain",
     "rules": "traceanalyzer.cli.rules:rules",
     "demo": "traceanalyzer.cli.demo:demo",

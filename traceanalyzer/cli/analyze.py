@@ -33,6 +33,11 @@ MarkdownOption = Annotated[
 ]
 
 
+RedactOption = Annotated[
+    bool, typer.Option("--redact", help="Leave names of users, hosts, folders and containers out of the reports.")
+]
+
+
 def analyze(
     inputs: Annotated[
         list[str],
@@ -57,6 +62,7 @@ def analyze(
     fail_on: Annotated[
         Severity | None, typer.Option(help="Exit with 1 when a finding is at least this severe.")
     ] = None,
+    redact: RedactOption = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also say how long each stage took.")] = False,
 ) -> None:
     """Find out why the GPU was idle.
@@ -82,6 +88,10 @@ def analyze(
             progress=progress.update,
             timings=timings,
         )
+    if redact:
+        from traceanalyzer.results.redaction import redact_analysis
+
+        analysis = redact_analysis(analysis)
     if html is None and json is None and markdown is None:
         html = DEFAULT_REPORT
     written = write_reports(analysis, html=html, json=json, markdown=markdown, timings=timings)

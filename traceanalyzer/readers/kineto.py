@@ -172,7 +172,7 @@ def _cut_between(before_ns: int, after_ns: int) -> list[tuple[int, int]]:
 
 def _clean(tables: _Tables, names: Sequence[str], integrity: Integrity) -> _Tables:
     """Step 2: drop what cannot be true; name what calls and copies do."""
-    limits = start_range(tables.intervals)
+    limits = start_range(tables.intervals, tables.capture_ns)
     if limits is None:
         return tables
     longest = longest_duration(tables.intervals, limits, tables.capture_ns)
@@ -280,7 +280,7 @@ def _threads(keys: list[Any], names: dict[tuple[int, int], str]) -> tuple[list[T
 def _identifier(value: object) -> int:
     """Read a process or thread id; text that holds no number is 0."""
     if isinstance(value, int):
-        return value
+        return int(value)  # not True
     match = re.search(r"-?\d+", value) if isinstance(value, str) else None
     return int(match.group()) if match is not None else 0
 

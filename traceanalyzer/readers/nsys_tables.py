@@ -85,7 +85,7 @@ class SqliteTables:
                 }
             finally:
                 connection.close()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise TraceFormatError(path, f"not a readable SQLite database ({error})", RE_EXPORT) from None
 
     def tables(self) -> frozenset[str]:
