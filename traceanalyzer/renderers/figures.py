@@ -119,6 +119,7 @@ def _render(
     paint: Callable[[Axes, _Colours], None],
     width_in: float = WIDTH_IN,
     left_in: float = LEFT_IN,
+    height_in: float = HEIGHT_IN,
 ) -> str:
     """Draw one pair of axes and return the ``<svg>`` element, dressed in CSS variables."""
     import matplotlib as mpl
@@ -138,11 +139,11 @@ def _render(
         "grid.color": line,
     }
     with mpl.rc_context(settings):
-        canvas = Canvas(figsize=(width_in, HEIGHT_IN))
+        canvas = Canvas(figsize=(width_in, height_in))
         FigureCanvasSVG(canvas)
         # fixed margins: measuring every label to lay them out would double the time
-        left, bottom = left_in / width_in, BOTTOM_IN / HEIGHT_IN
-        box = (left, bottom, 1 - left - RIGHT_IN / width_in, 1 - bottom - TOP_IN / HEIGHT_IN)
+        left, bottom = left_in / width_in, BOTTOM_IN / height_in
+        box = (left, bottom, 1 - left - RIGHT_IN / width_in, 1 - bottom - TOP_IN / height_in)
         paint(canvas.add_axes(box), colours)
         buffer = io.BytesIO()
         canvas.savefig(
@@ -454,7 +455,7 @@ def _families_figure(kernels: KernelsReport, prefix: str) -> Figure | None:
             _bars(axes, boxes, colours(_PRECISION_COLOURS.get(precision, "soft")))
         axes.set_xlim(0, max(lefts) * 1.03)
         axes.set_ylim(len(rows) - 0.5, -0.5)
-        axes.set_yticks(range(len(rows)), [shorten(visible(family), 46) for family in rows])
+        axes.set_yticks(range(len(rows)), [shorten(visible(family), 42) for family in rows])
         axes.grid(axis="y", visible=False)
         axes.grid(axis="x", visible=True)
         axes.set_xlabel(f"kernel time, summed, {unit}")
@@ -464,6 +465,8 @@ def _families_figure(kernels: KernelsReport, prefix: str) -> Figure | None:
         "families",
         title,
         "Variants of one kernel count as one family; the precision is what its name states.",
-        _render("families", prefix, title, paint, WIDE_IN, 3.6),
-        tuple((_PRECISION_COLOURS.get(p, "soft"), "not in the name" if p == "unknown" else p) for p in precisions),
+        _render("families", prefix, title, paint, WIDE_IN, 3.6, 0.26 * len(rows) + 0.7),
+        tuple(
+            (_PRECISION_COLOURS.get(p, "soft"), "not in the name" if p == "unknown" else p.upper()) for p in precisions
+        ),
     )

@@ -169,7 +169,7 @@ def _card(finding: Finding, rank: RankReport | None) -> Card:
         finding=finding,
         gain=gain,
         gain_range=span,
-        basis="estimate within bounds" if sure == "about" else BASIS_WORDS[saving.basis],
+        basis="estimate" if sure == "about" else BASIS_WORDS[saving.basis],
         share=share,
         locations=tuple(locations)[:4],
         places=tuple(Place(e, _moment(e, rank), _place(e)) for e in finding.evidence[:SHOWN_EVIDENCE]),

@@ -1,7 +1,7 @@
 """Words and colours of causes, kinds and phases in the report: fixed, so that two reports can be laid side by side.
 
-Hues follow a colour-blind safe set (bluish green, amber, blue, violet, vermillion, pink, olive, grey); causes of one group
-share a hue and differ in lightness. A colour never stands alone: every use carries its label.
+Hues follow a colour-blind safe set (bluish green, amber, blue, violet, vermillion, pink, olive, grey); causes of one
+group share a hue and differ in lightness. A colour never stands alone: every use carries its label.
 """
 
 from __future__ import annotations

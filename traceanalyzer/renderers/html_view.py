@@ -15,7 +15,6 @@ from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.vocabulary import PHASES, StepClass
 from traceanalyzer.units import format_ns, format_share
 
-
 # below this fraction a part of the bar is narrower than a pixel
 SMALL = 0.001
 

@@ -49,7 +49,7 @@ export function tableCsv(table) {
 /** Put two buttons under every table worth taking away. */
 export function offerTables() {
   for (const table of document.querySelectorAll("main table")) {
-    if (!(table instanceof HTMLTableElement) || table.rows.length < 3 || table.closest(".card")) continue;
+    if (!(table instanceof HTMLTableElement) || table.rows.length < 3 || table.closest(".card") || table.matches(".fired")) continue;
     const caption = table.caption?.textContent?.trim() ?? "table";
     const bar = document.createElement("p");
     bar.className = "save";
