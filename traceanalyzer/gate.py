@@ -166,3 +166,21 @@ def _sources(side: Source | Sequence[Source]) -> list[Source]:
     if isinstance(side, (str, PathLike, Analysis, Baseline)):
         return [side]
     return list(side)
+
+
+def baseline_releases(files: Sequence[Path]) -> list[tuple[str, list[Run]]]:
+    """Return every release of some baselines with its runs, in the order given.
+
+    Raises:
+        TraceFormatError: A file is not a baseline.
+        UsageError: They hold no release.
+    """
+    several = len(files) > 1
+    releases = [
+        (f"{path.stem}: {release.name}" if several else release.name, [run_of(r, release.name) for r in release.runs])
+        for path in files
+        for release in load_baseline(path).releases
+    ]
+    if not releases:
+        raise UsageError(f"{', '.join(str(f) for f in files)}: the baseline holds no release")
+    return releases

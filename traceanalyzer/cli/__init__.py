@@ -26,6 +26,8 @@ COMMANDS: dict[str, str] = {
     "analyze": "traceanalyzer.cli.analyze:analyze",
     "report": "traceanalyzer.cli.report:report",
     "compare": "traceanalyzer.cli.compare:compare",
+    "baseline": "traceanalyzer.cli.baseline:app",
+    "trend": "traceanalyzer.cli.trend:trend",
     "explain": "traceanalyzer.cli.explain:explain",
     "rules": "traceanalyzer.cli.rules:rules",
     "demo": "traceanalyzer.cli.demo:demo",

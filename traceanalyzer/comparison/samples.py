@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from traceanalyzer.errors import UsageError
 from traceanalyzer.results.analysis import Analysis, Configuration, RecordedWith
 from traceanalyzer.results.comparable import ComparableAnalysis
-from traceanalyzer.results.vocabulary import StepClass
+from traceanalyzer.results.vocabulary import StepClass, StepSource
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -45,6 +45,9 @@ class Run:
         recorded_with: Options of the profiler.
         format: Reader name; the export formats of Nsight Systems count as one, ``nsys``.
         ranks: Ranks in the document.
+        steps_are_marked: The recording marks its steps; otherwise they were inferred, or the span is one window.
+        kernel_totals: Kernel family → count and Σ durations over the whole recording, all ranks; the families with
+            most time.
     """
 
     label: str
@@ -71,6 +74,8 @@ class Run:
     recorded_with: RecordedWith
     format: str
     ranks: int
+    steps_are_marked: bool = True
+    kernel_totals: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
 def load_run(analysis: Analysis | ComparableAnalysis, label: str) -> Run:
@@ -123,6 +128,8 @@ def load_run(analysis: Analysis | ComparableAnalysis, label: str) -> Run:
         recorded_with=analysis.recorded_with,
         format=_format(analysis),
         ranks=len(analysis.ranks),
+        steps_are_marked=rank.steps.source not in (StepSource.INFERRED, StepSource.NONE),
+        kernel_totals=_kernel_totals(analysis),
     )
 
 
@@ -184,6 +191,16 @@ def _matrix(columns: list[list[int | None]], positions: int) -> FloatArray:
     if not positions or not columns:
         return np.empty((0, 0), dtype=np.float64)
     return np.array(columns, dtype=np.float64).T
+
+
+def _kernel_totals(analysis: Analysis | ComparableAnalysis) -> dict[str, tuple[int, int]]:
+    totals: dict[str, tuple[int, int]] = {}
+    for rank in analysis.ranks:
+        for kernel in rank.kernels.top:
+            family = kernel.family or kernel.name
+            count, time_ns = totals.get(family, (0, 0))
+            totals[family] = (count + kernel.count, time_ns + kernel.time_ns)
+    return totals
 
 
 def _format(analysis: Analysis | ComparableAnalysis) -> str:
