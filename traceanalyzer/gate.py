@@ -7,7 +7,7 @@ compiler.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from traceanalyzer.results.analysis import Analysis, Tool
 from traceanalyzer.results.baseline import Baseline, Release
 from traceanalyzer.results.comparable import ComparableAnalysis, read_comparable
 from traceanalyzer.results.comparison import Comparison
+from traceanalyzer.results.document import read_document
 
 if TYPE_CHECKING:
     from traceanalyzer.readers.inputs import InputProgress
@@ -38,12 +39,14 @@ class LoadOptions:
         steps: Half-open selection of steps by position.
         profiler: Which pass of a run folder, ``torch`` or ``nsys``.
         progress: Told how far reading is.
+        kept: Filled with the analysis of every recording read, by name, so that it need not be made twice.
     """
 
     step_marker: str | None = None
     steps: tuple[int | None, int | None] | None = None
     profiler: str | None = None
     progress: InputProgress | None = None
+    kept: dict[str, Analysis] = field(default_factory=dict)
 
 
 def compare(
@@ -119,7 +122,22 @@ def load_runs(source: Source, load: LoadOptions) -> list[Run]:
     analysis = analyze(
         name, step_marker=load.step_marker, steps=load.steps, profiler=load.profiler, progress=load.progress
     )
+    load.kept[name] = analysis
     return [load_run(analysis, name)]
+
+
+def load_timeline(name: str, load: LoadOptions) -> Analysis | None:
+    """Return the whole analysis behind an input that was compared; None where it is a baseline.
+
+    Args:
+        name: As the user named it.
+        load: The options the comparison was made with.
+    """
+    if name in load.kept:
+        return load.kept[name]
+    if not Path(name).is_file() or isinstance(read_comparable(Path(name)), Baseline):
+        return None
+    return read_document(Path(name))
 
 
 def load_baseline(path: Path) -> Baseline:

@@ -86,6 +86,7 @@ def compare_positions(base: list[Run], candidate: list[Run]) -> list[Test]:
                     floor_absolute=POSITION_FLOOR_NS,
                     samples_base=int((~np.isnan(before[:, column])).sum()),
                     samples_candidate=int((~np.isnan(after[:, column])).sum()),
+                    position=column,
                     verdict=Verdict.REGRESSION if worse else Verdict.IMPROVEMENT,
                     method="Mann–Whitney on host intervals divided by the step's median ratio",
                     detail=(

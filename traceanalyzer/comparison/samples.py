@@ -170,20 +170,38 @@ def align_positions(runs: list[Run]) -> list[Run]:
         if run.position_names == template:
             aligned.append(run)
             continue
-        blocks = difflib.SequenceMatcher(None, template, run.position_names, autojunk=False).get_matching_blocks()
-        to = np.concatenate([np.arange(b.a, b.a + b.size) for b in blocks]) if blocks else np.empty(0, np.int64)
-        of = np.concatenate([np.arange(b.b, b.b + b.size) for b in blocks]) if blocks else np.empty(0, np.int64)
+        blocks = _matching_blocks(template, run.position_names)
+        to = np.concatenate([np.arange(a, a + size) for a, _, size in blocks]) if blocks else np.empty(0, np.int64)
+        of = np.concatenate([np.arange(b, b + size) for _, b, size in blocks]) if blocks else np.empty(0, np.int64)
         interval = np.full((run.steps, len(template)), np.nan)
         call = np.full((run.steps, len(template)), np.nan)
         if run.interval_ns.shape[1]:
             interval[:, to.astype(np.int64)] = run.interval_ns[:, of.astype(np.int64)]
             call[:, to.astype(np.int64)] = run.launch_call_ns[:, of.astype(np.int64)]
             # where the runs' sequences part, the previous launch is another one: that interval is not comparable
-            for block in blocks:
-                if block.size and block.a != 0 and block.b != 0:
-                    interval[:, block.a] = np.nan
+            for a, b, size in blocks:
+                if size and a != 0 and b != 0:
+                    interval[:, a] = np.nan
         aligned.append(replace(run, position_names=template, interval_ns=interval, launch_call_ns=call))
     return aligned
+
+
+def _matching_blocks(template: tuple[str, ...], names: tuple[str, ...]) -> list[tuple[int, int, int]]:
+    """Match two sequences; equal ends are cut off first, so that the quadratic matcher sees only what differs."""
+    shorter = min(len(template), len(names))
+    head = 0
+    while head < shorter and template[head] == names[head]:
+        head += 1
+    tail = 0
+    while tail < shorter - head and template[-1 - tail] == names[-1 - tail]:
+        tail += 1
+    inner = difflib.SequenceMatcher(
+        None, template[head : len(template) - tail], names[head : len(names) - tail], autojunk=False
+    )
+    blocks = [(0, 0, head)]
+    blocks += [(head + b.a, head + b.b, b.size) for b in inner.get_matching_blocks() if b.size]
+    blocks.append((len(template) - tail, len(names) - tail, tail))
+    return blocks
 
 
 def _matrix(columns: list[list[int | None]], positions: int) -> FloatArray:
