@@ -82,11 +82,10 @@ def compare(
         budgets=tuple(parse_budget(b) for b in budgets),
         allow_different=allow_different,
     )
-    sides = [
-        [run for source in _sources(side) for run in load_runs(source, load or LoadOptions())]
-        for side in (base, candidate)
-    ]
-    return compare_runs(*sides, options, Tool(version=__version__))
+    load = load or LoadOptions()
+    before = [run for source in _sources(base) for run in load_runs(source, load)]
+    after = [run for source in _sources(candidate) for run in load_runs(source, load)]
+    return compare_runs(before, after, options, Tool(version=__version__))
 
 
 def load_runs(source: Source, load: LoadOptions) -> list[Run]:

@@ -1,4 +1,4 @@
-"""The same stretch of the step on both sides, one strip above the other, aligned at one launch or at the step's start."""
+"""The same stretch of the step on both sides, one strip above the other, aligned at a launch or at the start."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROW = 22.0
 LABEL_ROOM = 96.0
 MEDIAN_STEP = "median step"
 STREAM_COLOURS = {"copy": "t-copy", "memset": "t-memset"}
-SHORTEST_PX = 0.25  # what is narrower is joined with its neighbour of the same colour
+SHORTEST_PX = 1.0  # nothing is drawn narrower, and what would lie under such a pixel is left out
 LEAST_AROUND_NS = 300_000
 TIMES_AROUND = 2.0
 
@@ -186,14 +186,8 @@ def _marks(rank: RankReport, detail: Detail, origin: int, length: int, scale: fl
             left = max(start, origin)
             width = (min(start + duration, origin + length) - left) * scale
             x = LABEL_ROOM + (left - origin) * scale
-            last = marks[-1] if marks else None
-            if (
-                last is not None
-                and last.colour == colour
-                and last.y == row * ROW
-                and x - last.x - last.width < SHORTEST_PX
-            ):
-                marks[-1] = Mark(last.x, last.y, max(last.width, x + width - last.x), colour, last.title)
-                continue
+            last = marks[-1] if marks and marks[-1].y == row * ROW else None
+            if last is not None and last.x <= x and x + width < last.x + max(last.width, SHORTEST_PX):
+                continue  # under a pixel that is drawn already
             marks.append(Mark(x, row * ROW, max(width, SHORTEST_PX), colour, f"{visible(what)}, {format_ns(duration)}"))
     return tuple(marks)
