@@ -16,14 +16,15 @@ from traceanalyzer.comparison.compare import compare_runs
 from traceanalyzer.comparison.samples import Run, load_run, select_steps
 from traceanalyzer.errors import UsageError
 from traceanalyzer.results.comparable import read_comparable
-from traceanalyzer.results.comparison import Comparison, Family, Test, Verdict
+from traceanalyzer.results.comparison import Comparison, Family, Verdict
+from traceanalyzer.results.comparison import Test as Outcome
 
 
 def _named(comparison: Comparison) -> list[tuple[str, str]]:
     return [(t.family.value, t.name) for t in comparison.regressions]
 
 
-def _test(comparison: Comparison, family: Family, name: str) -> Test:
+def _test(comparison: Comparison, family: Family, name: str) -> Outcome:
     return next(t for t in comparison.tests if t.family is family and t.name == name)
 
 
@@ -192,7 +193,8 @@ def test_every_large_kernel_family_is_named_when_kernels_take_five_percent_longe
 def test_a_recording_without_gpu_activity_cannot_be_compared() -> None:
     document = read_comparable(sample_document("good"))
     bare = msgspec.structs.replace(
-        document, ranks=[msgspec.structs.replace(r, devices=[]) for r in document.ranks]  # type: ignore[union-attr]
+        document,
+        ranks=[msgspec.structs.replace(r, devices=[]) for r in document.ranks],  # type: ignore[union-attr]
     )
     with pytest.raises(UsageError, match="holds no GPU activity"):
         load_run(bare, "cpu.json")  # type: ignore[arg-type]
