@@ -7,7 +7,7 @@ compiler.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from traceanalyzer.results.analysis import Analysis, Tool
 from traceanalyzer.results.baseline import Baseline, Release
 from traceanalyzer.results.comparable import ComparableAnalysis, read_comparable
 from traceanalyzer.results.comparison import Comparison
+from traceanalyzer.results.document import read_document
 
 if TYPE_CHECKING:
     from traceanalyzer.readers.inputs import InputProgress
@@ -38,12 +39,14 @@ class LoadOptions:
         steps: Half-open selection of steps by position.
         profiler: Which pass of a run folder, ``torch`` or ``nsys``.
         progress: Told how far reading is.
+        kept: Filled with the analysis of every recording read, by name, so that it need not be made twice.
     """
 
     step_marker: str | None = None
     steps: tuple[int | None, int | None] | None = None
     profiler: str | None = None
     progress: InputProgress | None = None
+    kept: dict[str, Analysis] = field(default_factory=dict)
 
 
 def compare(
@@ -79,11 +82,10 @@ def compare(
         budgets=tuple(parse_budget(b) for b in budgets),
         allow_different=allow_different,
     )
-    sides = [
-        [run for source in _sources(side) for run in load_runs(source, load or LoadOptions())]
-        for side in (base, candidate)
-    ]
-    return compare_runs(*sides, options, Tool(version=__version__))
+    load = load or LoadOptions()
+    before = [run for source in _sources(base) for run in load_runs(source, load)]
+    after = [run for source in _sources(candidate) for run in load_runs(source, load)]
+    return compare_runs(before, after, options, Tool(version=__version__))
 
 
 def load_runs(source: Source, load: LoadOptions) -> list[Run]:
@@ -119,7 +121,22 @@ def load_runs(source: Source, load: LoadOptions) -> list[Run]:
     analysis = analyze(
         name, step_marker=load.step_marker, steps=load.steps, profiler=load.profiler, progress=load.progress
     )
+    load.kept[name] = analysis
     return [load_run(analysis, name)]
+
+
+def load_timeline(name: str, load: LoadOptions) -> Analysis | None:
+    """Return the whole analysis behind an input that was compared; None where it is a baseline.
+
+    Args:
+        name: As the user named it.
+        load: The options the comparison was made with.
+    """
+    if name in load.kept:
+        return load.kept[name]
+    if not Path(name).is_file() or isinstance(read_comparable(Path(name)), Baseline):
+        return None
+    return read_document(Path(name))
 
 
 def load_baseline(path: Path) -> Baseline:
@@ -166,3 +183,21 @@ def _sources(side: Source | Sequence[Source]) -> list[Source]:
     if isinstance(side, (str, PathLike, Analysis, Baseline)):
         return [side]
     return list(side)
+
+
+def baseline_releases(files: Sequence[Path]) -> list[tuple[str, list[Run]]]:
+    """Return every release of some baselines with its runs, in the order given.
+
+    Raises:
+        TraceFormatError: A file is not a baseline.
+        UsageError: They hold no release.
+    """
+    several = len(files) > 1
+    releases = [
+        (f"{path.stem}: {release.name}" if several else release.name, [run_of(r, release.name) for r in release.runs])
+        for path in files
+        for release in load_baseline(path).releases
+    ]
+    if not releases:
+        raise UsageError(f"{', '.join(str(f) for f in files)}: the baseline holds no release")
+    return releases

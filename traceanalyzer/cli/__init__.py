@@ -27,6 +27,8 @@ COMMANDS: dict[str, str] = {
     "report": "traceanalyzer.cli.report:report",
     "compare": "traceanalyzer.cli.compare:compare",
     "redact": "traceanalyzer.cli.redact:redact",
+    "baseline": "traceanalyzer.cli.baseline:app",
+    "trend": "traceanalyzer.cli.trend:trend",
     "explain": "traceanalyzer.cli.explain:explain",
     "rules": "traceanalyzer.cli.rules:rules",
     "demo": "traceanalyzer.cli.demo:demo",

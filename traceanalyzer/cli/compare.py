@@ -196,4 +196,7 @@ def _show(comparison: Comparison, written: list[Path]) -> None:
 
 
 def _html(comparison: Comparison, base: list[str], candidate: list[str], load: LoadOptions) -> str:
-    raise NotImplementedError
+    from traceanalyzer.gate import load_timeline
+    from traceanalyzer.renderers.comparison_html import render_comparison_html
+
+    return render_comparison_html(comparison, load_timeline(base[0], load), load_timeline(candidate[0], load))

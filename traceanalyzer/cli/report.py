@@ -25,6 +25,10 @@ def report(
     from traceanalyzer.results.document import load_analysis
 
     document = load_analysis(analysis)
-from traceanalyzer.cli.analyze import DEFAULT_REPORT, HtmlOption, MarkdownOption, PerfettoOption, RedactOption
+    if redact:
+        from traceanalyzer.results.redaction import redact_analysis
+
+        document = redact_analysis(document)
+    if html is None and markdown is None and perfetto is None:
         html = DEFAULT_REPORT
     show(document, write_reports(document, html=html, markdown=markdown, perfetto=perfetto))

@@ -138,13 +138,19 @@ def runs_needed(prior_sd: float, within_error: float, effect: float) -> int:
     return max(2, math.ceil(2 * (z * spread / effect) ** 2))
 
 
-def holm(p_values: FloatArray) -> FloatArray:
-    """Holm's step-down correction; the result keeps the input's order."""
+def holm(p_values: FloatArray, total: int | None = None) -> FloatArray:
+    """Holm's step-down correction; the result keeps the input's order.
+
+    Args:
+        p_values: One-sided p of each hypothesis.
+        total: Number of hypotheses when these are only some of them; the result is then no smaller than it would be
+            with the others at hand.
+    """
     n = len(p_values)
     if n == 0:
         return p_values.copy()
     order = np.argsort(p_values, kind="stable")
-    stepped = np.minimum(1.0, np.maximum.accumulate((n - np.arange(n)) * p_values[order]))
+    stepped = np.minimum(1.0, np.maximum.accumulate(((total or n) - np.arange(n)) * p_values[order]))
     adjusted = np.empty(n)
     adjusted[order] = stepped
     return adjusted

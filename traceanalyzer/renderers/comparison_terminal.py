@@ -6,7 +6,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from traceanalyzer.renderers.comparison_text import format_change, format_level
+from traceanalyzer.renderers.comparison_text import format_interval, format_level, format_ratio
 from traceanalyzer.renderers.text import shorten, visible
 from traceanalyzer.results.comparison import Comparison, Family, Test, Verdict
 
@@ -57,9 +57,10 @@ def _parts(comparison: Comparison) -> list[RenderableType]:
     if len(changed) > MAX_ROWS:
         parts.append(Text(f"and {len(changed) - MAX_ROWS} more; --json holds every test", style="dim"))
     advisory = [t for t in comparison.tests if t.family is Family.ADVISORY and t.base != t.candidate]
-    advisory.sort(key=lambda t: (t.unit, -abs((t.candidate or 0.0) - (t.base or 0.0))))
-    if advisory:
-        parts += [Text(""), _tests("What explains it (does not decide)", advisory[-MAX_ADVISORY:])]
+    times = [t for t in advisory if t.unit == "ns"]
+    times.sort(key=lambda t: -abs((t.candidate or 0.0) - (t.base or 0.0)))
+    if times:
+        parts += [Text(""), _tests("What explains it (does not decide)", times[:MAX_ADVISORY])]
     for budget in comparison.budgets:
         state = {True: "met", False: "BROKEN", None: "not measurable"}[budget.met]
         value = "" if budget.value is None else f" (measured {budget.value:g})"
@@ -78,7 +79,8 @@ def _tests(title: str, tests: list[Test]) -> Table:
     table.add_column("what", overflow="fold")
     table.add_column("base", justify="right", no_wrap=True)
     table.add_column("candidate", justify="right", no_wrap=True)
-    table.add_column("change", justify="right")
+    table.add_column("change", justify="right", no_wrap=True)
+    table.add_column("98 % interval", justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for test in tests:
         explains = test.family is Family.ADVISORY
@@ -87,7 +89,8 @@ def _tests(title: str, tests: list[Test]) -> Table:
             Text(shorten(visible(name), NAME_WIDTH)),
             format_level(test.base, test.unit),
             format_level(test.candidate, test.unit),
-            format_change(test),
+            format_ratio(test),
+            format_interval(test),
             Text("" if explains else test.verdict.value, style=STYLES[test.verdict]),
         )
     return table

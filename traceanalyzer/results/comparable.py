@@ -11,7 +11,7 @@ import msgspec
 
 from traceanalyzer.errors import TraceFormatError
 from traceanalyzer.results.analysis import SCHEMA as ANALYSIS
-from traceanalyzer.results.analysis import Configuration, PerStep, Positions, RecordedWith, Tool
+from traceanalyzer.results.analysis import Configuration, KernelsReport, PerStep, Positions, RecordedWith, Tool
 from traceanalyzer.results.baseline import SCHEMA as BASELINE
 from traceanalyzer.results.baseline import Baseline
 from traceanalyzer.results.vocabulary import StepClass, StepSource
@@ -67,6 +67,7 @@ class ComparableRank(msgspec.Struct, frozen=True, kw_only=True):
     devices: list[ComparableDevice]
     copies: ComparableCopies
     allocator: ComparableAllocator
+    kernels: KernelsReport
 
 
 class ComparableAnalysis(msgspec.Struct, frozen=True, kw_only=True):
