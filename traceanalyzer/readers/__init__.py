@@ -12,7 +12,10 @@ from traceanalyzer.readers.files import check_regular, compression, read_head
 
 READERS: tuple[Reader, ...] = (kineto, nsys_sqlite, nsys_arrow, nsys_rep, memory_snapshot)
 
-_SUPPORTED = "give a PyTorch-profiler trace, an Nsight Systems export (.sqlite, parquetdir, arrowdir) or a memory snapshot (.pickle)"
+_SUPPORTED = (
+    "give a PyTorch-profiler trace, an Nsight Systems export (.sqlite, parquetdir, arrowdir) "
+    "or a memory snapshot (.pickle)"
+)
 # what people hand over by mistake, by first bytes
 _KNOWN_STRANGERS = (
     (b"\x28\xb5\x2f\xfd", "zstd-compressed; decompress it first"),

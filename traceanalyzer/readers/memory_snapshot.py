@@ -194,7 +194,7 @@ class _Reading:
             history = block.get("history")
             if isinstance(history, list) and history and isinstance(history[0], dict):
                 requested = _size(history[0].get("real_size")) if requested is None else requested
-                frames = history[0].get("frames") if not frames else frames
+                frames = frames or history[0].get("frames")
             stack = self.stack(frames) if state is not BlockState.FREE else -1
             parts.append((segment, at, size, -1 if requested is None else requested, int(state), stack))
 
