@@ -31,6 +31,10 @@ MarkdownOption = Annotated[
     Path | None,
     typer.Option("--markdown", metavar="FILE", readable=False, help="Write a report for a pull-request comment."),
 ]
+TensorBoardOption = Annotated[
+    Path | None,
+    typer.Option("--tensorboard", metavar="LOGDIR", readable=False, help="Write scalars and plots for TensorBoard."),
+]
 
 
 def analyze(
@@ -41,6 +45,7 @@ def analyze(
     html: HtmlOption = None,
     json: JsonOption = None,
     markdown: MarkdownOption = None,
+    tensorboard: TensorBoardOption = None,
     step_marker: Annotated[
         str | None, typer.Option(metavar="NAME", help="The range that marks a training step, when it is not found.")
     ] = None,
@@ -65,6 +70,10 @@ def analyze(
     analysed; 1: --fail-on fired; 2: no usable input.
     """
     selection = parse_steps(steps) if steps is not None else None
+    if tensorboard is not None:
+        from traceanalyzer.renderers.tensorboard import require_tensorboard
+
+        require_tensorboard()  # before the recording is read, which can take long
 
     from traceanalyzer.cli.output import ReadProgress, show, write_reports
     from traceanalyzer.pipeline import analyze as run
@@ -82,9 +91,9 @@ def analyze(
             progress=progress.update,
             timings=timings,
         )
-    if html is None and json is None and markdown is None:
+    if html is None and json is None and markdown is None and tensorboard is None:
         html = DEFAULT_REPORT
-    written = write_reports(analysis, html=html, json=json, markdown=markdown, timings=timings)
+    written = write_reports(analysis, html=html, json=json, markdown=markdown, tensorboard=tensorboard, timings=timings)
     show(analysis, written, timings if verbose else None)
     if fail_on is not None and reaches(analysis, fail_on):
         raise typer.Exit(1)

@@ -21,6 +21,9 @@ from traceanalyzer.units import format_bytes, format_ns
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+Colours = Callable[[str], str]
+Painter = Callable[["Axes", Colours], None]
+
 WIDTH_IN = 7.4
 WIDE_IN = 13.0
 HEIGHT_IN = 2.7
@@ -28,7 +31,7 @@ LEFT_IN, RIGHT_IN, TOP_IN, BOTTOM_IN = 0.68, 0.28, 0.1, 0.58
 MAX_BARS = 240
 MAX_POINTS = 400
 
-_SETTINGS: dict[str, Any] = {
+SETTINGS: dict[str, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "traceanalyzer",
     "font.family": ["DejaVu Sans"],
@@ -58,6 +61,8 @@ class Figure:
         caption: How to read it, and what was left out.
         svg: The ``<svg>`` element; only text of this module and numbers are in it.
         legend: ``(css variable, label)`` of the colours used, in drawing order.
+        paint: Draws it again, on any axes and in other colours, within ``rc_context(SETTINGS)``.
+        width_in: Width of the drawing in inches.
     """
 
     key: str
@@ -65,6 +70,8 @@ class Figure:
     caption: str
     svg: str
     legend: tuple[tuple[str, str], ...]
+    paint: Painter
+    width_in: float = WIDTH_IN
 
 
 class _Colours:
@@ -102,9 +109,7 @@ def draw_figures(rank: RankReport, prefix: str = "") -> list[Figure]:
     return [figure for figure in made if figure is not None]
 
 
-def _render(
-    key: str, prefix: str, description: str, paint: Callable[[Axes, _Colours], None], width_in: float = WIDTH_IN
-) -> str:
+def _render(key: str, prefix: str, description: str, paint: Painter, width_in: float = WIDTH_IN) -> str:
     """Draw one pair of axes and return the ``<svg>`` element, dressed in CSS variables."""
     import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -112,7 +117,7 @@ def _render(
 
     colours = _Colours()
     ink, line = colours("soft"), colours("line")
-    settings = _SETTINGS | {
+    settings = SETTINGS | {
         "text.color": ink,
         "axes.labelcolor": ink,
         "axes.edgecolor": line,
@@ -217,7 +222,7 @@ def _steps_figure(series: PerStep, prefix: str) -> Figure | None:
     bars = [range(i, min(i + per_bar, count)) for i in range(0, count, per_bar)]
     scale, unit = _time_unit(max(series.window_ns))
 
-    def paint(axes: Axes, colours: _Colours) -> None:
+    def paint(axes: Axes, colours: Colours) -> None:
         from matplotlib.ticker import MaxNLocator
 
         bottoms = [0.0] * len(bars)
@@ -243,6 +248,8 @@ def _steps_figure(series: PerStep, prefix: str) -> Figure | None:
         f"One bar per step; its parts add up to the step.{note}",
         _render("steps", prefix, title, paint, WIDE_IN),
         tuple((variable, label) for variable, label, _ in layers),
+        paint,
+        WIDE_IN,
     )
 
 
@@ -257,7 +264,7 @@ def _gaps_figure(histograms: dict[str, Histogram], prefix: str) -> Figure | None
             totals[histogram.edges[i], histogram.edges[i + 1]] += ns
     scale, unit = _time_unit(max(totals.values()))
 
-    def paint(axes: Axes, colours: _Colours) -> None:
+    def paint(axes: Axes, colours: Colours) -> None:
         bottoms: dict[tuple[int, int], float] = {}
         for cause in ordered:
             boxes = []
@@ -289,6 +296,7 @@ def _gaps_figure(histograms: dict[str, Histogram], prefix: str) -> Figure | None
         "How much idle time lies in short and in long pieces; many short ones are dispatch, few long ones are waits.",
         _render("gaps", prefix, title, paint),
         tuple((f"c-{cause}", cause_title(cause)) for cause in ordered),
+        paint,
     )
 
 
@@ -299,7 +307,7 @@ def _memory_figure(curve: MemoryCurve | None, prefix: str) -> Figure | None:
     time = [t / scale for t in curve.time_ns]
     gib = 1024**3
 
-    def paint(axes: Axes, colours: _Colours) -> None:
+    def paint(axes: Axes, colours: Colours) -> None:
         allocated = [b / gib for b in curve.allocated_bytes]
         axes.fill_between(time, allocated, step="post", color=colours("g-memory"), alpha=0.45, linewidth=0)
         axes.plot(time, allocated, drawstyle="steps-post", color=colours("g-memory"), linewidth=1)
@@ -319,6 +327,7 @@ def _memory_figure(curve: MemoryCurve | None, prefix: str) -> Figure | None:
         f"Filled: allocated (peak {peak}). Dashed: reserved from the device.",
         _render("memory", prefix, title, paint),
         (("g-memory", "allocated"), ("ink", "reserved (dashed)")),
+        paint,
     )
 
 
@@ -340,7 +349,7 @@ def _copies_figure(points: CopyPoints | None, prefix: str) -> Figure | None:
     drawn = rows[::every]
     kinds = [kind for kind in _MEMORY_MARKS if any(points.host_memory[i] == kind for i in drawn)]
 
-    def paint(axes: Axes, colours: _Colours) -> None:
+    def paint(axes: Axes, colours: Colours) -> None:
         for kind in kinds:
             chosen = [i for i in drawn if points.host_memory[i] == kind]
             variable, marker = _MEMORY_MARKS[kind]
@@ -369,6 +378,7 @@ def _copies_figure(points: CopyPoints | None, prefix: str) -> Figure | None:
         f"Large pinned copies show what the link can do; pageable ones fall below it.{sampled}",
         _render("copies", prefix, title, paint),
         tuple((_MEMORY_MARKS[kind][0], f"{kind} ({_MARK_NAMES[_MEMORY_MARKS[kind][1]]})") for kind in kinds),
+        paint,
     )
 
 
@@ -380,7 +390,7 @@ def _delay_figure(delays: DepthDelay | None, prefix: str) -> Figure | None:
         return None
     scale, unit = _time_unit(max(*delays.p50_ns, *delays.p90_ns, 1))
 
-    def paint(axes: Axes, colours: _Colours) -> None:
+    def paint(axes: Axes, colours: Colours) -> None:
         axes.plot(delays.depth, [v / scale for v in delays.p50_ns], color=colours("g-host"), marker="o", markersize=3.5)
         axes.plot(delays.depth, [v / scale for v in delays.p90_ns], color=colours("g-sync"), marker="^", markersize=3.5)
         axes.set_xscale("symlog", base=2, linthresh=1)
@@ -397,4 +407,5 @@ def _delay_figure(delays: DepthDelay | None, prefix: str) -> Figure | None:
         "A delay that grows with the queue is work in line; a delay at depth 0 is the cost of launching itself.",
         _render("delay", prefix, title, paint),
         (("g-host", "median (circles)"), ("g-sync", "90th percentile (triangles)")),
+        paint,
     )
