@@ -214,10 +214,12 @@ class UnfusedOptimizer(Fault):
     settings: ClassVar[FaultSettings] = FaultSettings(trainer={"optimizer": "AdamW"})
 
     def prepare(self, trainer: Any) -> None:
-        """Turn both off in every parameter group."""
+        """Turn both off in every parameter group, and leave the gradients' unscaling to the scaler."""
         for group in trainer.optimizer.param_groups:
             group["foreach"] = False
             group["fused"] = False
+        # An optimizer built fused promises GradScaler to unscale by itself, which only its fused kernels can.
+        vars(trainer.optimizer).pop("_step_supports_amp_scaling", None)
 
 
 class GcStorm(Fault):

@@ -312,12 +312,25 @@ class KernelTotal(msgspec.Struct, frozen=True, kw_only=True):
     family: str | None = None
 
 
+class KernelFamilyTotal(msgspec.Struct, frozen=True, kw_only=True):
+    """Launches and summed time of one kernel family in one precision; ``unknown`` where names do not tell."""
+
+    family: str
+    precision: str
+    count: int
+    time_ns: int
+
+
 class KernelsReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Kernel sums (not busy time: concurrent kernels add up)."""
+    """Kernel sums (not busy time: concurrent kernels add up).
+
+    ``families`` sum to ``time_sum_ns``; beyond a few dozen the rest is one ``other`` per precision.
+    """
 
     count: int
     time_sum_ns: int
     top: list[KernelTotal]
+    families: list[KernelFamilyTotal] = []
 
 
 class ObserverReport(msgspec.Struct, frozen=True, kw_only=True):
