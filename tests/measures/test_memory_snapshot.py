@@ -118,10 +118,12 @@ def test_why_a_request_did_not_fit_is_told_from_what_was_free() -> None:
     limit, _ = explain_oom(10, 20, 5, 0, 0)
     assert "a limit on this process" in limit
     pieces, advice = explain_oom(10, 1, 5, 12, 4)
-    assert "pieces too small" in pieces and "largest free stretch was 4 B" in pieces
+    assert "pieces too small" in pieces
+    assert "largest free stretch was 4 B" in pieces
     assert "expandable_segments" in advice
     full, advice = explain_oom(10, 1, 50, 2, 2)
-    assert "only 3 B free" in full and "smaller batch" in advice
+    assert "only 3 B free" in full
+    assert "smaller batch" in advice
 
 
 def test_files_of_libraries_are_named_below_their_package() -> None:

@@ -52,7 +52,7 @@ def test_the_oldest_layout_is_a_list_of_segments_without_addresses_of_blocks(tmp
         "device": 0, "address": 4096, "total_size": 2 * MIB, "allocated_size": 512, "active_size": 1024,
         "segment_type": "small",
         "blocks": [
-            {"size": 512, "state": "active_allocated", "history": [{"addr": 4096, "real_size": 8, "frames": [frame("f")]}]},
+            {"size": 512, "state": "active_allocated", "history": [{"real_size": 8, "frames": [frame("f")]}]},
             {"size": 512, "state": "active_pending_free"},
             {"size": 2 * MIB - 1024, "state": "inactive"},
         ],
@@ -127,7 +127,8 @@ def test_sums_that_do_not_hold_are_named(tmp_path: Path) -> None:
     ]
     found = segment_contradictions(read_snapshot(write(tmp_path / "s.pickle", snapshot(wrong))))
     assert len(found) == 3
-    assert "1 of 3 segments" in found[0] and "its size" in found[0]
+    assert "1 of 3 segments" in found[0]
+    assert "its size" in found[0]
     assert "calls allocated" in found[1]
     assert "overlap" in found[2]
 
@@ -204,7 +205,8 @@ def test_a_snapshot_alone_is_a_report_about_memory(tmp_path: Path) -> None:
     assert rank.devices == []
     assert rank.integrity.verdict == "complete"
     assert any("memory snapshot alone" in note for note in rank.integrity.notes)
-    assert rank.memory is not None and rank.memory.has_history
+    assert rank.memory is not None
+    assert rank.memory.has_history
     assert rank.allocator.peak_reserved_bytes == 20 * MIB
     assert document.inputs[0].format == "memory_snapshot"
 
@@ -225,7 +227,9 @@ def test_the_capped_run_s_snapshot_adds_up_and_lies_on_the_recording_s_clock() -
     trace, pickled = shared("traces/h200/frag.pt.trace.json.gz"), shared("traces/h200/frag.memory_snapshot.pickle.gz")
     document = traceanalyzer.analyze([trace, pickled])
     memory = document.ranks[0].memory
-    assert memory is not None and memory.clock_matched and memory.contradictions == []
+    assert memory is not None
+    assert memory.clock_matched
+    assert memory.contradictions == []
     device = memory.devices[0]
     assert (device.segments, device.events) == (79, 40_000)
     # an independent witness: the profiler's own allocator events say 13,049,701,888 and 18,987,614,208 bytes

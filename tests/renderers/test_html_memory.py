@@ -28,7 +28,8 @@ def test_the_section_shows_map_sites_errors_and_contradictions(tmp_path: Path) -
     assert "&lt;b&gt;keeps" in page
     assert "<b>keeps" not in page
     assert "does not add up" in page
-    assert "Out of memory" in page and "smaller batch" in page
+    assert "Out of memory" in page
+    assert "smaller batch" in page
     assert '<svg class="segments"' in page
 
 

@@ -120,11 +120,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="number of the first input")
     parser.add_argument("--keep", type=Path, help="folder for the inputs that fail")
     options = parser.parse_args()
-    begun = time.monotonic()
-    answers, failed = run(options.seed, options.inputs, options.keep)
-    print(f"{sum(answers.values())} inputs in {time.monotonic() - begun:.0f} s: {dict(answers)}")
+    time.monotonic()
+    _answers, failed = run(options.seed, options.inputs, options.keep)
     if failed:
-        print(f"failed: {failed[:50]}")
+        pass
     return bool(failed)
 
 
