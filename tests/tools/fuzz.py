@@ -120,10 +120,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="number of the first input")
     parser.add_argument("--keep", type=Path, help="folder for the inputs that fail")
     options = parser.parse_args()
-    time.monotonic()
-    _answers, failed = run(options.seed, options.inputs, options.keep)
+    begun = time.monotonic()
+    answers, failed = run(options.seed, options.inputs, options.keep)
+    print(f"{sum(answers.values())} inputs in {time.monotonic() - begun:.0f} s: {dict(answers)}")
     if failed:
-        pass
+        print(f"failed: {failed[:50]}")
     return bool(failed)
 
 
