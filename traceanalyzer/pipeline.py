@@ -92,7 +92,7 @@ def analyze(
         measured.append(measures)
     analysis = Analysis(
         tool=Tool(version=__version__),
-        inputs=[_input(recording.source) for recording in recordings],
+        inputs=[_input(source) for each in opened for source in (each.recording.source, *each.beside)],
         configuration=configuration_of(measured[0]),
         recorded_with=recorded_with(measured[0]),
         plan=[],

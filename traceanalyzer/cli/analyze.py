@@ -31,6 +31,10 @@ MarkdownOption = Annotated[
     Path | None,
     typer.Option("--markdown", metavar="FILE", readable=False, help="Write a report for a pull-request comment."),
 ]
+PerfettoOption = Annotated[
+    Path | None,
+    typer.Option("--perfetto", metavar="FILE", readable=False, help="Write an annotated trace for ui.perfetto.dev."),
+]
 
 
 RedactOption = Annotated[
@@ -46,6 +50,7 @@ def analyze(
     html: HtmlOption = None,
     json: JsonOption = None,
     markdown: MarkdownOption = None,
+    perfetto: PerfettoOption = None,
     step_marker: Annotated[
         str | None, typer.Option(metavar="NAME", help="The range that marks a training step, when it is not found.")
     ] = None,
@@ -92,9 +97,9 @@ def analyze(
         from traceanalyzer.results.redaction import redact_analysis
 
         analysis = redact_analysis(analysis)
-    if html is None and json is None and markdown is None:
+    if html is None and json is None and markdown is None and perfetto is None:
         html = DEFAULT_REPORT
-    written = write_reports(analysis, html=html, json=json, markdown=markdown, timings=timings)
+    written = write_reports(analysis, html=html, json=json, markdown=markdown, perfetto=perfetto, timings=timings)
     show(analysis, written, timings if verbose else None)
     if fail_on is not None and reaches(analysis, fail_on):
         raise typer.Exit(1)

@@ -72,19 +72,19 @@ def write_reports(
     html: Path | None = None,
     json: Path | None = None,
     markdown: Path | None = None,
+    perfetto: Path | None = None,
     timings: MutableMapping[str, float] | None = None,
 ) -> list[Path]:
     """Render and write the reports asked for; ``-`` is standard output.
 
     Returns:
-        The files written, in the order html, json, markdown.
+        The files written, in the order html, json, markdown, perfetto.
 
     Raises:
         UsageError: Two reports were given one name, or one cannot be written.
     """
-    wanted = [path for path in (html, json, markdown) if path is not None]
-    if len({path if path == STDOUT else path.resolve() for path in wanted}) < len(wanted):
-        raise UsageError("two reports were given the same name; each needs its own file")
+    wanted = [path for path in (html, json, markdown, perfetto) if path is not None]
+    check_names(wanted)
     begun = time.perf_counter()
     if html is not None:
         from traceanalyzer.renderers.html import render_html
@@ -98,9 +98,23 @@ def write_reports(
         from traceanalyzer.renderers.markdown import render_markdown
 
         write_report(markdown, render_markdown(analysis))
+    if perfetto is not None:
+        from traceanalyzer.renderers.perfetto import render_perfetto
+
+        write_report(perfetto, render_perfetto(analysis))
     if timings is not None:
         timings["render"] = time.perf_counter() - begun
     return wanted
+
+
+def check_names(wanted: Sequence[Path]) -> None:
+    """Refuse two reports of one name.
+
+    Raises:
+        UsageError: Two of the names are one file.
+    """
+    if len({path if path == STDOUT else path.resolve() for path in wanted}) < len(wanted):
+        raise UsageError("two reports were given the same name; each needs its own file")
 
 
 def show(analysis: Analysis, written: Sequence[Path], timings: Mapping[str, float] | None = None) -> None:

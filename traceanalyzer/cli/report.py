@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from traceanalyzer.cli.analyze import DEFAULT_REPORT, HtmlOption, MarkdownOption, RedactOption
+from traceanalyzer.cli.analyze import DEFAULT_REPORT, HtmlOption, MarkdownOption, PerfettoOption, RedactOption
 
 
 def report(
@@ -15,6 +15,7 @@ def report(
     html: HtmlOption = None,
     markdown: MarkdownOption = None,
     redact: RedactOption = False,
+    perfetto: PerfettoOption = None,
 ) -> None:
     """Render an analysis again, without its recording.
 
@@ -28,6 +29,6 @@ def report(
         from traceanalyzer.results.redaction import redact_analysis
 
         document = redact_analysis(document)
-    if html is None and markdown is None:
+    if html is None and markdown is None and perfetto is None:
         html = DEFAULT_REPORT
-    show(document, write_reports(document, html=html, markdown=markdown))
+    show(document, write_reports(document, html=html, markdown=markdown, perfetto=perfetto))

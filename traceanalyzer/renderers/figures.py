@@ -14,8 +14,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.renderers.html_palette import BUSY, GROUP_OF, GROUPS
-from traceanalyzer.renderers.text import cause_title
-from traceanalyzer.results.analysis import CopyPoints, DepthDelay, Histogram, MemoryCurve, PerStep, RankReport
+from traceanalyzer.renderers.text import cause_title, shorten, visible
+from traceanalyzer.results.analysis import (
+    CopyPoints,
+    DepthDelay,
+    Histogram,
+    KernelsReport,
+    MemoryCurve,
+    PerStep,
+    RankReport,
+)
 from traceanalyzer.units import format_bytes, format_ns
 
 if TYPE_CHECKING:
@@ -27,6 +35,7 @@ HEIGHT_IN = 2.7
 LEFT_IN, RIGHT_IN, TOP_IN, BOTTOM_IN = 0.68, 0.28, 0.1, 0.58
 MAX_BARS = 240
 MAX_POINTS = 400
+MAX_FAMILIES = 12
 
 _SETTINGS: dict[str, Any] = {
     "svg.fonttype": "none",
@@ -98,12 +107,19 @@ def draw_figures(rank: RankReport, prefix: str = "") -> list[Figure]:
         _memory_figure(rank.series.memory, prefix),
         _copies_figure(rank.series.copy_size_bandwidth, prefix),
         _delay_figure(rank.series.launch_delay_by_queue_depth, prefix),
+        _families_figure(rank.kernels, prefix),
     ]
     return [figure for figure in made if figure is not None]
 
 
 def _render(
-    key: str, prefix: str, description: str, paint: Callable[[Axes, _Colours], None], width_in: float = WIDTH_IN
+    key: str,
+    prefix: str,
+    description: str,
+    paint: Callable[[Axes, _Colours], None],
+    width_in: float = WIDTH_IN,
+    left_in: float = LEFT_IN,
+    height_in: float = HEIGHT_IN,
 ) -> str:
     """Draw one pair of axes and return the ``<svg>`` element, dressed in CSS variables."""
     import matplotlib as mpl
@@ -123,11 +139,11 @@ def _render(
         "grid.color": line,
     }
     with mpl.rc_context(settings):
-        canvas = Canvas(figsize=(width_in, HEIGHT_IN))
+        canvas = Canvas(figsize=(width_in, height_in))
         FigureCanvasSVG(canvas)
         # fixed margins: measuring every label to lay them out would double the time
-        left, bottom = LEFT_IN / width_in, BOTTOM_IN / HEIGHT_IN
-        box = (left, bottom, 1 - left - RIGHT_IN / width_in, 1 - bottom - TOP_IN / HEIGHT_IN)
+        left, bottom = left_in / width_in, BOTTOM_IN / height_in
+        box = (left, bottom, 1 - left - RIGHT_IN / width_in, 1 - bottom - TOP_IN / height_in)
         paint(canvas.add_axes(box), colours)
         buffer = io.BytesIO()
         canvas.savefig(
@@ -397,4 +413,60 @@ def _delay_figure(delays: DepthDelay | None, prefix: str) -> Figure | None:
         "A delay that grows with the queue is work in line; a delay at depth 0 is the cost of launching itself.",
         _render("delay", prefix, title, paint),
         (("g-host", "median (circles)"), ("g-sync", "90th percentile (triangles)")),
+    )
+
+
+# narrow formats, which tensor cores like best, in green; wide ones in blue; a name that does not tell in grey
+_PRECISION_COLOURS = {
+    "fp8": "b-communication",
+    "fp16": "b-compute",
+    "bf16": "b-exposed_copy",
+    "int8": "g-cycle",
+    "tf32": "c-launch_latency",
+    "fp32": "g-host",
+    "fp64": "g-pause",
+}
+
+
+def _families_figure(kernels: KernelsReport, prefix: str) -> Figure | None:
+    by_family: Counter[str] = Counter()
+    for total in kernels.families:
+        by_family[total.family] += total.time_ns
+    if len(by_family) < 2:
+        return None
+    shown = [family for family, _ in by_family.most_common() if family != "other"][:MAX_FAMILIES]
+    rows = [*shown, "all others"]
+    sums: dict[tuple[int, str], int] = {}
+    for total in kernels.families:
+        row = shown.index(total.family) if total.family in shown else len(shown)
+        sums[row, total.precision] = sums.get((row, total.precision), 0) + total.time_ns
+    precisions = [p for p in [*_PRECISION_COLOURS, "unknown"] if any(key[1] == p for key in sums)]
+    scale, unit = _time_unit(max(by_family.values()))
+
+    def paint(axes: Axes, colours: _Colours) -> None:
+        lefts = [0.0] * len(rows)
+        for precision in precisions:
+            boxes = []
+            for row in range(len(rows)):
+                width = sums.get((row, precision), 0) / scale
+                if width:
+                    boxes.append((lefts[row], width, row - 0.38, 0.76))
+                lefts[row] += width
+            _bars(axes, boxes, colours(_PRECISION_COLOURS.get(precision, "soft")))
+        axes.set_xlim(0, max(lefts) * 1.03)
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.set_yticks(range(len(rows)), [shorten(visible(family), 42) for family in rows])
+        axes.grid(axis="y", visible=False)
+        axes.grid(axis="x", visible=True)
+        axes.set_xlabel(f"kernel time, summed, {unit}")
+
+    title = "Kernel time by family and precision"
+    return Figure(
+        "families",
+        title,
+        "Variants of one kernel count as one family; the precision is what its name states.",
+        _render("families", prefix, title, paint, WIDE_IN, 3.6, 0.26 * len(rows) + 0.7),
+        tuple(
+            (_PRECISION_COLOURS.get(p, "soft"), "not in the name" if p == "unknown" else p.upper()) for p in precisions
+        ),
     )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pandas as pd
 
 if TYPE_CHECKING:
     from traceanalyzer.results.analysis import Analysis, RankReport
+    from traceanalyzer.results.comparison import Comparison
 
 _SERIES = ("start_ns", "window_ns", "idle_ns", "boundary_idle_ns", "kernel_ns", "exposed_h2d_ns", "max_gap_ns")
 
@@ -55,3 +57,11 @@ def idle_frame(analysis: Analysis) -> pd.DataFrame:
         for part in device.idle_by_cause_and_phase_ns
     ]
     return pd.DataFrame(rows, columns=["rank", "device_id", "cause", "phase", "ns"])
+
+
+def tests_frame(comparison: Comparison) -> pd.DataFrame:
+    """Return the tests of a comparison; see ``Comparison.frame``."""
+    from traceanalyzer.results.comparison import Test
+
+    names = [field.name for field in msgspec.structs.fields(Test)]
+    return pd.DataFrame([msgspec.to_builtins(test) for test in comparison.tests], columns=names).convert_dtypes()
