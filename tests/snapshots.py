@@ -49,7 +49,9 @@ class History:
 
     entries: list[dict[str, Any]] = field(default_factory=list)
 
-    def add(self, time_us: float, action: str, address: int, size: int, function: str | None = None, **more: Any) -> None:
+    def add(
+        self, time_us: float, action: str, address: int, size: int, function: str | None = None, **more: Any
+    ) -> None:
         """Add an event."""
         made = {"action": action, "addr": address, "size": size, "stream": 0, "time_us": EPOCH_US + round(time_us)}
         self.entries.append(made | {"frames": [frame(function)] if function else []} | more)

@@ -53,7 +53,7 @@ def test_a_hostile_name_stays_text_in_every_report(
     path = write_text(tmp_path, json.dumps(kineto_document(events)))
     html, markdown = render_html(traceanalyzer.analyze(path)), render_markdown(traceanalyzer.analyze(path))
     assert "<img src=x" not in html.lower()
-    assert "<img src=x" not in re.sub("`[^`\\n]*`", "", markdown.lower())  # between backticks it is text
+    assert "<img src=x" not in re.sub(r"`[^`\n]*`|\\<", "", markdown.lower())  # in backticks or escaped
     assert cli.main(["analyze", str(path), "--html", str(tmp_path / "a.html")]) == 0
     shown = capsys.readouterr().out
     for text in (html, markdown, shown):
@@ -330,7 +330,7 @@ def test_activities_without_launches_are_busy_and_their_idle_has_no_cause(tmp_pa
 def test_correlation_zero_joins_nothing(tmp_path: Path) -> None:
     rank = analyse_events(tmp_path, launched("k", (T, T + 5), (T + 10, T + 20), 0))
     assert rank.integrity.activities_without_launch == 1
-    assert rank.launches.count == 1
+    assert rank.devices[0].busy_ns == 10_000
 
 
 def test_everything_written_twice_counts_once(tmp_path: Path) -> None:
