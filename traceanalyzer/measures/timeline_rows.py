@@ -182,11 +182,27 @@ def choose_bin(rows: Sequence[Row], span_ns: int, max_slices: int) -> int:
     """Return the smallest bin (a power of two) with which the overview fits; 0 when it fits unmerged."""
     if sum(len(row.start) for row in rows) <= max_slices:
         return 0
-    by_depth = [row.take(np.argsort(row.depth, kind="stable")) for row in rows]
     bin_ns = _FIRST_BIN_NS
-    while bin_ns < span_ns and sum(int(_group_heads(row, bin_ns).sum()) for row in by_depth) > max_slices:
+    while bin_ns < span_ns and sum(_count_groups(row.start, row.end, row.depth, bin_ns) for row in rows) > max_slices:
         bin_ns *= 2
     return bin_ns
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _count_groups(start: IntArray, end: IntArray, depth: IntArray, bin_ns: int) -> int:
+    """Count the slices ``_group_heads`` marks, for slices sorted by start alone: neighbours are those of one depth."""
+    if not len(start):
+        return 0
+    place = np.full(depth.max() + 1, -1, dtype=np.int64)  # bin of the depth's latest slice; -1 where it was long
+    first = start[0] // bin_ns
+    count = 0
+    for i in range(len(start)):
+        here = start[i] // bin_ns - first
+        is_short = end[i] - start[i] < bin_ns
+        if not is_short or place[depth[i]] != here:
+            count += 1
+        place[depth[i]] = here if is_short else -1
+    return count
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
