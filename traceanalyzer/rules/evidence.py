@@ -44,10 +44,10 @@ def idle_evidence(
         return [], 0
     follows = idle.start_ns[rows[1:]] == idle.end_ns[rows[:-1]]
     # most pieces follow nothing, so the other columns are only looked at where one does
-    at = np.flatnonzero(follows)
-    before, after = rows[at], rows[at + 1]
+    touching = np.flatnonzero(follows)
+    before, after = rows[touching], rows[touching + 1]
     for column in (idle.device, idle.cause, idle.slice_row, idle.window):
-        follows[at] &= column[after] == column[before]
+        follows[touching] &= column[after] == column[before]
     first = rows[np.concatenate([[True], ~follows])]
     last = rows[np.concatenate([~follows, [True]])]
     durations = idle.end_ns[last] - idle.start_ns[first]
