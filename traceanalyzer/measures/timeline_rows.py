@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from traceanalyzer.model.schema import IntArray
+from traceanalyzer.model.schema import CodeArray, IntArray
 from traceanalyzer.results.timeline import Track, TrackSlices
 
 _FIRST_BIN_NS = 1_024
@@ -46,17 +46,20 @@ class NameTable:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One track before encoding: parallel int64 arrays, sorted by start; slices of equal depth never overlap."""
+    """One track before encoding: parallel arrays, sorted by start; slices of equal depth never overlap.
+
+    Times are int64, the rest int32: a recording of a few hundred steps has millions of slices.
+    """
 
     id: str
     kind: str
     title: str
     start: IntArray
     end: IntArray
-    name: IntArray
-    category: IntArray
-    depth: IntArray
-    link: IntArray
+    name: CodeArray
+    category: CodeArray
+    depth: CodeArray
+    link: CodeArray
     merged: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def take(self, rows: npt.NDArray[np.bool_] | IntArray) -> Row:
@@ -163,10 +166,10 @@ def make_row(
         title,
         np.asarray(start, dtype=np.int64),
         np.asarray(end, dtype=np.int64),
-        np.asarray(name, dtype=np.int64),
-        np.asarray(category, dtype=np.int64),
-        np.zeros(size, dtype=np.int64) if depth is None else np.asarray(depth, dtype=np.int64),
-        np.full(size, -1, dtype=np.int64) if link is None else np.asarray(link, dtype=np.int64),
+        np.asarray(name, dtype=np.int32),
+        np.asarray(category, dtype=np.int32),
+        np.zeros(size, dtype=np.int32) if depth is None else np.asarray(depth, dtype=np.int32),
+        np.full(size, -1, dtype=np.int32) if link is None else np.asarray(link, dtype=np.int32),
     )
 
 
@@ -191,7 +194,7 @@ def choose_bin(rows: Sequence[Row], span_ns: int, max_slices: int) -> int:
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
-def _count_groups(start: IntArray, end: IntArray, depth: IntArray, bin_ns: int) -> int:
+def _count_groups(start: IntArray, end: IntArray, depth: CodeArray, bin_ns: int) -> int:
     """Count the slices ``_group_heads`` marks, for slices sorted by start alone: neighbours are those of one depth."""
     if not len(start):
         return 0
