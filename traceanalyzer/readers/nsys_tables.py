@@ -83,7 +83,7 @@ class SqliteTables:
                 }
             finally:
                 connection.close()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise TraceFormatError(path, f"not a readable SQLite database ({error})", RE_EXPORT) from None
 
     def tables(self) -> frozenset[str]:
@@ -228,7 +228,8 @@ class RawTable:
         if not len(self) or not self.has(column) or pa.types.is_null(self.data[column].type):
             return np.full(len(self), -1, dtype=np.int64), []
         values = self.data[column]
-        if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+        if not any(is_kind(values.type) for is_kind in kinds):
             values = values.cast(pa.large_string())
         encoded = pc.dictionary_encode(values).combine_chunks()
         codes: IntArray = pc.fill_null(encoded.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
