@@ -26,6 +26,7 @@ COMMANDS: dict[str, str] = {
     "analyze": "traceanalyzer.cli.analyze:analyze",
     "report": "traceanalyzer.cli.report:report",
     "compare": "traceanalyzer.cli.compare:compare",
+    "redact": "traceanalyzer.cli.redact:redact",
     "baseline": "traceanalyzer.cli.baseline:app",
     "trend": "traceanalyzer.cli.trend:trend",
     "explain": "traceanalyzer.cli.explain:explain",

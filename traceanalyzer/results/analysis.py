@@ -12,6 +12,7 @@ import msgspec
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.results.finding import Finding
+from traceanalyzer.results.memory import MemoryReport
 from traceanalyzer.results.timeline import Timeline
 from traceanalyzer.results.vocabulary import StepClass, StepSource
 
@@ -311,12 +312,25 @@ class KernelTotal(msgspec.Struct, frozen=True, kw_only=True):
     family: str | None = None
 
 
+class KernelFamilyTotal(msgspec.Struct, frozen=True, kw_only=True):
+    """Launches and summed time of one kernel family in one precision; ``unknown`` where names do not tell."""
+
+    family: str
+    precision: str
+    count: int
+    time_ns: int
+
+
 class KernelsReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Kernel sums (not busy time: concurrent kernels add up)."""
+    """Kernel sums (not busy time: concurrent kernels add up).
+
+    ``families`` sum to ``time_sum_ns``; beyond a few dozen the rest is one ``other`` per precision.
+    """
 
     count: int
     time_sum_ns: int
     top: list[KernelTotal]
+    families: list[KernelFamilyTotal] = []
 
 
 class ObserverReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -405,7 +419,7 @@ class RangeReport(msgspec.Struct, frozen=True, kw_only=True):
 class RankReport(msgspec.Struct, frozen=True, kw_only=True):
     """One process and its devices.
 
-    ``ranges`` holds the user ranges with most host time, at most 100 names.
+    ``ranges`` holds the user ranges with most host time, at most 100 names; ``memory`` what a memory snapshot says.
     """
 
     rank: int
@@ -424,6 +438,7 @@ class RankReport(msgspec.Struct, frozen=True, kw_only=True):
     series: Series
     timeline: Timeline
     ranges: list[RangeReport] = []
+    memory: MemoryReport | None = None
 
 
 class Analysis(msgspec.Struct, frozen=True, kw_only=True, dict=True):

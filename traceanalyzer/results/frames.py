@@ -37,7 +37,9 @@ def _rank_steps(rank: RankReport) -> pd.DataFrame:
         "name": list(names),
         "class": [step_class.value for step_class in rank.steps.step_class],
     }
-    if len(series.window_ns) == count:  # a recording without GPU activity has steps but no series
+    if series.device_id is None:  # without GPU activity, busy and idle were not measured: absent, not 0
+        columns["window_ns"] = series.window_ns
+    else:
         columns |= {name: getattr(series, name) for name in _SERIES}
         columns |= {f"idle.{cause}_ns": values for cause, values in series.idle_by_cause_ns.items()}
         columns |= {f"busy.{kind}_ns": values for kind, values in series.busy_by_kind_ns.items()}
