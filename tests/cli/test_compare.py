@@ -55,7 +55,7 @@ def test_the_terminal_says_the_verdict_first_and_names_the_cause(
     cli.main(["compare", good, slow])
     out = capsys.readouterr().out
     assert out.startswith("Regression: ")
-    assert "idle cause: input_wait" in re.sub(r"\s+", " ", out) or "input_wait" in out
+    assert "idle from input_wait" in re.sub(r"\s+", " ", out)
 
 
 def test_every_report_agrees_on_the_regressions(good: str, slow: str, tmp_path: Path) -> None:

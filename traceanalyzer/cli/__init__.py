@@ -39,8 +39,12 @@ COMMANDS: dict[str, str] = {
 _ClickError: type[Any] = typer.BadParameter.__mro__[2]
 
 
-def make_app() -> typer.Typer:
-    """Build the application from the registry."""
+def make_app(only: str | None = None) -> typer.Typer:
+    """Build the application from the registry.
+
+    Args:
+        only: Leave out every other command: importing them all takes longer than some commands run.
+    """
     app = typer.Typer(
         name="traceanalyzer",
         help="Why was the GPU idle? Reads PyTorch-profiler and Nsight Systems recordings and names the root causes.",
@@ -52,6 +56,8 @@ def make_app() -> typer.Typer:
     )
     app.callback()(_top)
     for name, target in COMMANDS.items():
+        if only is not None and name != only:
+            continue
         module, function = target.split(":")
         command: Callable[..., None] | typer.Typer = getattr(import_module(module), function)
         if isinstance(command, typer.Typer):
@@ -73,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(arguments) if arguments is not None else sys.argv[1:]
     try:
         # not app(): that turns interrupts and closed pipes into exit codes of its own before they can be told apart
-        command = typer.main.get_command(make_app())
+        command = typer.main.get_command(make_app(words[0] if words and words[0] in COMMANDS else None))
         with command.make_context("traceanalyzer", words) as context:
             command.invoke(context)
         sys.stdout.flush()

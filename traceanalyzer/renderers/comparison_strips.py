@@ -8,6 +8,7 @@ from traceanalyzer.renderers.text import cause_title, visible
 from traceanalyzer.results.analysis import Analysis, RankReport
 from traceanalyzer.results.comparison import Comparison, Family
 from traceanalyzer.results.timeline import Detail
+from traceanalyzer.results.vocabulary import StepClass
 from traceanalyzer.units import format_ns
 
 WIDTH = 1080.0
@@ -131,6 +132,14 @@ def _median_step(analysis: Analysis) -> tuple[RankReport, Detail] | None:
         for detail in rank.timeline.details:
             if detail.why == MEDIAN_STEP:
                 return rank, detail
+        series = rank.per_step
+        steady = [i for i, c in enumerate(rank.steps.step_class) if c is StepClass.STEADY and i < len(series.window_ns)]
+        if steady and not rank.timeline.merged_slices:
+            # a short recording is exact throughout, so its timeline holds no step apart
+            middle = sorted(steady, key=lambda i: (series.window_ns[i], i))[len(steady) // 2]
+            start = series.start_ns[middle]
+            end = start + series.window_ns[middle]
+            return rank, Detail(start_ns=start, end_ns=end, why=MEDIAN_STEP, tracks=rank.timeline.tracks)
     return None
 
 
