@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from traceanalyzer.gate import compare
     from traceanalyzer.pipeline import analyze
     from traceanalyzer.results.analysis import Analysis
+    from traceanalyzer.results.comparison import Comparison
 
-__all__ = ["Analysis", "__version__", "analyze"]
+__all__ = ["Analysis", "Comparison", "__version__", "analyze", "compare"]
 
 _HOMES = {
     "Analysis": "traceanalyzer.results.analysis",
+    "Comparison": "traceanalyzer.results.comparison",
     "analyze": "traceanalyzer.pipeline",
+    "compare": "traceanalyzer.gate",
 }
 
 

@@ -37,6 +37,15 @@ PerfettoOption = Annotated[
 ]
 
 
+RedactOption = Annotated[
+    bool, typer.Option("--redact", help="Leave names of users, hosts, folders and containers out of the reports.")
+]
+TensorBoardOption = Annotated[
+    Path | None,
+    typer.Option("--tensorboard", metavar="LOGDIR", readable=False, help="Write scalars and plots for TensorBoard."),
+]
+
+
 def analyze(
     inputs: Annotated[
         list[str],
@@ -46,6 +55,7 @@ def analyze(
     json: JsonOption = None,
     markdown: MarkdownOption = None,
     perfetto: PerfettoOption = None,
+    tensorboard: TensorBoardOption = None,
     step_marker: Annotated[
         str | None, typer.Option(metavar="NAME", help="The range that marks a training step, when it is not found.")
     ] = None,
@@ -62,6 +72,7 @@ def analyze(
     fail_on: Annotated[
         Severity | None, typer.Option(help="Exit with 1 when a finding is at least this severe.")
     ] = None,
+    redact: RedactOption = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also say how long each stage took.")] = False,
 ) -> None:
     """Find out why the GPU was idle.
@@ -70,6 +81,10 @@ def analyze(
     analysed; 1: --fail-on fired; 2: no usable input.
     """
     selection = parse_steps(steps) if steps is not None else None
+    if tensorboard is not None:
+        from traceanalyzer.renderers.tensorboard import require_tensorboard
+
+        require_tensorboard()  # before the recording is read, which can take long
 
     from traceanalyzer.cli.output import ReadProgress, show, write_reports
     from traceanalyzer.pipeline import analyze as run
@@ -87,9 +102,21 @@ def analyze(
             progress=progress.update,
             timings=timings,
         )
-    if html is None and json is None and markdown is None and perfetto is None:
+    if redact:
+        from traceanalyzer.results.redaction import redact_analysis
+
+        analysis = redact_analysis(analysis)
+    if html is None and json is None and markdown is None and perfetto is None and tensorboard is None:
         html = DEFAULT_REPORT
-    written = write_reports(analysis, html=html, json=json, markdown=markdown, perfetto=perfetto, timings=timings)
+    written = write_reports(
+        analysis,
+        html=html,
+        json=json,
+        markdown=markdown,
+        perfetto=perfetto,
+        tensorboard=tensorboard,
+        timings=timings,
+    )
     show(analysis, written, timings if verbose else None)
     if fail_on is not None and reaches(analysis, fail_on):
         raise typer.Exit(1)

@@ -58,17 +58,19 @@ def compare_positions(base: list[Run], candidate: list[Run]) -> list[Test]:
     columns = np.flatnonzero(present)
     if not len(columns):
         return []
-    u, p_worse = mann_whitney_greater(before[:, columns], after[:, columns], MIN_AUTOCORRELATION_STEPS)
-    _, p_better = mann_whitney_greater(after[:, columns], before[:, columns], MIN_AUTOCORRELATION_STEPS)
-    adjusted_worse, adjusted_better = holm(p_worse), holm(p_better)
     change = median_after[columns] - median_before[columns]
     scale = np.maximum(np.abs(median_before[columns]), 1.0)
     large = (np.abs(change) > POSITION_FLOOR_NS) & (np.abs(change) / scale > POSITION_FLOOR_RELATIVE)
     tests = []
     for worse in (True, False):
-        adjusted = adjusted_worse if worse else adjusted_better
-        hits = np.flatnonzero((adjusted < ALPHA) & large & ((change > 0) if worse else (change < 0)))
-        for hit in hits[np.argsort(-np.abs(change[hits]), kind="stable")][:REPORTED_POSITIONS]:
+        # only what exceeds the floors can be reported, so only that is ranked; the correction counts every position
+        tested = np.flatnonzero(large & ((change > 0) if worse else (change < 0)))
+        first, second = (before, after) if worse else (after, before)
+        u, p = mann_whitney_greater(first[:, columns[tested]], second[:, columns[tested]], MIN_AUTOCORRELATION_STEPS)
+        adjusted = holm(p, total=len(columns))
+        hits = np.flatnonzero(adjusted < ALPHA)
+        for turn in hits[np.argsort(-np.abs(change[tested[hits]]), kind="stable")][:REPORTED_POSITIONS]:
+            hit = tested[turn]
             column = int(columns[hit])
             previous = names[column - 1] if column else "the step's start"
             tests.append(
@@ -79,13 +81,14 @@ def compare_positions(base: list[Run], candidate: list[Run]) -> list[Test]:
                     base=float(median_before[column]),
                     candidate=float(median_after[column]),
                     change=float(change[hit] / scale[hit]),
-                    statistic=float(u[hit]),
-                    p=float(p_worse[hit] if worse else p_better[hit]),
-                    p_adjusted=float(adjusted[hit]),
+                    statistic=float(u[turn]),
+                    p=float(p[turn]),
+                    p_adjusted=float(adjusted[turn]),
                     floor_relative=POSITION_FLOOR_RELATIVE,
                     floor_absolute=POSITION_FLOOR_NS,
                     samples_base=int((~np.isnan(before[:, column])).sum()),
                     samples_candidate=int((~np.isnan(after[:, column])).sum()),
+                    position=column,
                     verdict=Verdict.REGRESSION if worse else Verdict.IMPROVEMENT,
                     method="Mann–Whitney on host intervals divided by the step's median ratio",
                     detail=(

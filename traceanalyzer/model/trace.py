@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from traceanalyzer.model.schema import (
     Slices,
     Waits,
 )
+
+if TYPE_CHECKING:
+    from traceanalyzer.model.memory_snapshot import MemorySnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,7 @@ class Trace:
         world_size: Number of ranks, or None.
         metadata: Facts such as ``torch``, ``cuda_driver``, ``with_stack``, ``profile_memory`` (strings).
         integrity: What reading found wrong.
+        snapshot: Snapshot of the caching allocator of the same process, or None.
     """
 
     names: Sequence[str]
@@ -142,6 +146,7 @@ class Trace:
     world_size: int | None
     metadata: Mapping[str, str]
     integrity: Integrity
+    snapshot: MemorySnapshot | None = None
 
     @classmethod
     def build(
@@ -224,6 +229,10 @@ class Trace:
     def with_counters(self, names: Sequence[str], counters: Counters) -> Self:
         """Return a copy carrying other counters (and the name list their series point into)."""
         return replace(self, names=names, counters=_by_series(counters))
+
+    def with_snapshot(self, snapshot: MemorySnapshot) -> Self:
+        """Return a copy carrying a snapshot of the process's caching allocator."""
+        return replace(self, snapshot=snapshot)
 
 
 @dataclass(frozen=True, slots=True)

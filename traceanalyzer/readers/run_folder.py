@@ -113,7 +113,7 @@ def read_run_folder(path: Path) -> RunFolder:
         document=document,
         recordings=tuple(recordings),
         notes=tuple(notes),
-        memory_snapshot=_inside(path, files.get("memory_snapshot")),
+        memory_snapshot=_plain_or_gzipped(path, files.get("memory_snapshot")),
         gpu_samples=_inside(path, files.get("gpu_samples")),
     )
 
@@ -174,6 +174,11 @@ def _inside(folder: Path, name: object) -> Path | None:
     if not path.exists() or not path.resolve().is_relative_to(folder.resolve()):
         return None
     return path
+
+
+def _plain_or_gzipped(folder: Path, name: object) -> Path | None:
+    """Return a named file, or what ``gzip`` made of it."""
+    return _inside(folder, name) or (_inside(folder, f"{name}.gz") if isinstance(name, str) and name else None)
 
 
 def _file_of(entry: object) -> str:

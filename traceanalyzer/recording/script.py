@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from traceanalyzer.errors import UsageError
+from traceanalyzer.recording.facts import environment_rank
 from traceanalyzer.recording.loader_timing import time_loader
 from traceanalyzer.recording.options import ScriptOptions
 from traceanalyzer.recording.recorder import Recorder, RecordingComplete, default_command
@@ -67,7 +68,7 @@ def record_script(options: ScriptOptions, *, profiler: str | None = None, append
     words = script_words(options.command)
     chosen = profiler or options.profiler
     out = options.out.resolve()
-    if not append:
+    if not append and environment_rank() == 0:
         prepare_folder(out, overwrite=options.overwrite)
     recorder = Recorder(
         out,

@@ -29,6 +29,9 @@ from traceanalyzer.units import format_bytes, format_ns
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+Colours = Callable[[str], str]
+Painter = Callable[["Axes", Colours], None]
+
 WIDTH_IN = 7.4
 WIDE_IN = 13.0
 HEIGHT_IN = 2.7
@@ -37,7 +40,7 @@ MAX_BARS = 240
 MAX_POINTS = 400
 MAX_FAMILIES = 12
 
-_SETTINGS: dict[str, Any] = {
+SETTINGS: dict[str, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "traceanalyzer",
     "font.family": ["DejaVu Sans"],
@@ -67,6 +70,8 @@ class Figure:
         caption: How to read it, and what was left out.
         svg: The ``<svg>`` element; only text of this module and numbers are in it.
         legend: ``(css variable, label)`` of the colours used, in drawing order.
+        paint: Draws it again, on any axes and in other colours, within ``rc_context(SETTINGS)``.
+        width_in: Width of the drawing in inches.
     """
 
     key: str
@@ -74,6 +79,8 @@ class Figure:
     caption: str
     svg: str
     legend: tuple[tuple[str, str], ...]
+    paint: Painter
+    width_in: float = WIDTH_IN
 
 
 class _Colours:
@@ -116,7 +123,7 @@ def _render(
     key: str,
     prefix: str,
     description: str,
-    paint: Callable[[Axes, _Colours], None],
+    paint: Painter,
     width_in: float = WIDTH_IN,
     left_in: float = LEFT_IN,
     height_in: float = HEIGHT_IN,
@@ -128,7 +135,7 @@ def _render(
 
     colours = _Colours()
     ink, line = colours("soft"), colours("line")
-    settings = _SETTINGS | {
+    settings = SETTINGS | {
         "text.color": ink,
         "axes.labelcolor": ink,
         "axes.edgecolor": line,
@@ -233,7 +240,7 @@ def _steps_figure(series: PerStep, prefix: str) -> Figure | None:
     bars = [range(i, min(i + per_bar, count)) for i in range(0, count, per_bar)]
     scale, unit = _time_unit(max(series.window_ns))
 
-    def paint(axes: Axes, colours: _Colours) -> None:
+    def paint(axes: Axes, colours: Colours) -> None:
         from matplotlib.ticker import MaxNLocator
 
         bottoms = [0.0] * len(bars)
@@ -259,6 +266,8 @@ def _steps_figure(series: PerStep, prefix: str) -> Figure | None:
         f"One bar per step; its parts add up to the step.{note}",
         _render("steps", prefix, title, paint, WIDE_IN),
         tuple((variable, label) for variable, label, _ in layers),
+        paint,
+        WIDE_IN,
     )
 
 
@@ -273,7 +282,7 @@ def _gaps_figure(histograms: dict[str, Histogram], prefix: str) -> Figure | None
             totals[histogram.edges[i], histogram.edges[i + 1]] += ns
     scale, unit = _time_unit(max(totals.values()))
 
-    def paint(axes: Axes, colours: _Colours) -> None:
+    def paint(axes: Axes, colours: Colours) -> None:
         bottoms: dict[tuple[int, int], float] = {}
         for cause in ordered:
             boxes = []
@@ -305,6 +314,7 @@ def _gaps_figure(histograms: dict[str, Histogram], prefix: str) -> Figure | None
         "How much idle time lies in short and in long pieces; many short ones are dispatch, few long ones are waits.",
         _render("gaps", prefix, title, paint),
         tuple((f"c-{cause}", cause_title(cause)) for cause in ordered),
+        paint,
     )
 
 
@@ -315,7 +325,7 @@ def _memory_figure(curve: MemoryCurve | None, prefix: str) -> Figure | None:
     time = [t / scale for t in curve.time_ns]
     gib = 1024**3
 
-    def paint(axes: Axes, colours: _Colours) -> None:
+    def paint(axes: Axes, colours: Colours) -> None:
         allocated = [b / gib for b in curve.allocated_bytes]
         axes.fill_between(time, allocated, step="post", color=colours("g-memory"), alpha=0.45, linewidth=0)
         axes.plot(time, allocated, drawstyle="steps-post", color=colours("g-memory"), linewidth=1)
@@ -335,6 +345,7 @@ def _memory_figure(curve: MemoryCurve | None, prefix: str) -> Figure | None:
         f"Filled: allocated (peak {peak}). Dashed: reserved from the device.",
         _render("memory", prefix, title, paint),
         (("g-memory", "allocated"), ("ink", "reserved (dashed)")),
+        paint,
     )
 
 
@@ -356,7 +367,7 @@ def _copies_figure(points: CopyPoints | None, prefix: str) -> Figure | None:
     drawn = rows[::every]
     kinds = [kind for kind in _MEMORY_MARKS if any(points.host_memory[i] == kind for i in drawn)]
 
-    def paint(axes: Axes, colours: _Colours) -> None:
+    def paint(axes: Axes, colours: Colours) -> None:
         for kind in kinds:
             chosen = [i for i in drawn if points.host_memory[i] == kind]
             variable, marker = _MEMORY_MARKS[kind]
@@ -385,6 +396,7 @@ def _copies_figure(points: CopyPoints | None, prefix: str) -> Figure | None:
         f"Large pinned copies show what the link can do; pageable ones fall below it.{sampled}",
         _render("copies", prefix, title, paint),
         tuple((_MEMORY_MARKS[kind][0], f"{kind} ({_MARK_NAMES[_MEMORY_MARKS[kind][1]]})") for kind in kinds),
+        paint,
     )
 
 
@@ -396,7 +408,7 @@ def _delay_figure(delays: DepthDelay | None, prefix: str) -> Figure | None:
         return None
     scale, unit = _time_unit(max(*delays.p50_ns, *delays.p90_ns, 1))
 
-    def paint(axes: Axes, colours: _Colours) -> None:
+    def paint(axes: Axes, colours: Colours) -> None:
         axes.plot(delays.depth, [v / scale for v in delays.p50_ns], color=colours("g-host"), marker="o", markersize=3.5)
         axes.plot(delays.depth, [v / scale for v in delays.p90_ns], color=colours("g-sync"), marker="^", markersize=3.5)
         axes.set_xscale("symlog", base=2, linthresh=1)
@@ -413,6 +425,7 @@ def _delay_figure(delays: DepthDelay | None, prefix: str) -> Figure | None:
         "A delay that grows with the queue is work in line; a delay at depth 0 is the cost of launching itself.",
         _render("delay", prefix, title, paint),
         (("g-host", "median (circles)"), ("g-sync", "90th percentile (triangles)")),
+        paint,
     )
 
 
@@ -443,7 +456,7 @@ def _families_figure(kernels: KernelsReport, prefix: str) -> Figure | None:
     precisions = [p for p in [*_PRECISION_COLOURS, "unknown"] if any(key[1] == p for key in sums)]
     scale, unit = _time_unit(max(by_family.values()))
 
-    def paint(axes: Axes, colours: _Colours) -> None:
+    def paint(axes: Axes, colours: Colours) -> None:
         lefts = [0.0] * len(rows)
         for precision in precisions:
             boxes = []
@@ -469,4 +482,5 @@ def _families_figure(kernels: KernelsReport, prefix: str) -> Figure | None:
         tuple(
             (_PRECISION_COLOURS.get(p, "soft"), "not in the name" if p == "unknown" else p.upper()) for p in precisions
         ),
+        paint,
     )

@@ -11,6 +11,7 @@ from importlib.resources import files
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
+from traceanalyzer.renderers import html_memory as memory_view
 from traceanalyzer.renderers import html_view as view
 from traceanalyzer.renderers.embed import script_json
 from traceanalyzer.renderers.figures import draw_figures
@@ -67,6 +68,7 @@ def render_html(analysis: Analysis) -> str:
                 )
             ],
             view=view,
+            memory_view=memory_view,
             figures={rank.rank: draw_figures(rank, f"r{rank.rank}-") for rank in analysis.ranks},
             slices={rank.rank: slice_count(rank.timeline) for rank in analysis.ranks},
             max_step_rows=MAX_STEP_ROWS,

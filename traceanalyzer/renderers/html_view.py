@@ -276,8 +276,10 @@ class StepRow:
 
 
 def step_rows(rank: RankReport) -> list[StepRow]:
-    """Return one row per step window."""
+    """Return one row per step window; none without a device, whose busy and idle time the rows are about."""
     series = rank.per_step
+    if series.device_id is None:
+        return []
     rows = []
     for i, window in enumerate(series.window_ns):
         by_cause = {cause: values[i] for cause, values in series.idle_by_cause_ns.items() if values[i]}

@@ -169,6 +169,7 @@ def _device(label: str, rank: RankReport, device: DeviceReport) -> str:
         ("launches", str(rank.launches.count)),
         ("H2D copies", f"{h2d.count}, {format_bytes(h2d.bytes)}, {exposed}"),
         ("device allocations", f"{malloc.count}, {format_ns(malloc.time_ns)}"),
+        *memory_facts(rank, device.device_id),
     ]
     lines = [
         f"<details><summary>{label}device {device.device_id}{name}: busy {busy}</summary>",
@@ -184,6 +185,20 @@ def _device(label: str, rank: RankReport, device: DeviceReport) -> str:
             for k in rank.kernels.top[:MAX_KERNELS]
         ]
     return "\n".join([*lines, "", "</details>"])
+
+
+def memory_facts(rank: RankReport, device_id: int) -> list[tuple[str, str]]:
+    """Say in one row what a memory snapshot holds of a device; nothing without one."""
+    memory = next((d for d in rank.memory.devices if d.device_id == device_id), None) if rank.memory else None
+    if memory is None:
+        return []
+    free = f", {format_share(memory.fragmentation, 1.0)} free in pieces" if memory.fragmentation is not None else ""
+    text = (
+        f"{format_bytes(memory.peak_active_bytes)} active of {format_bytes(memory.peak_reserved_bytes)} reserved{free}"
+    )
+    if memory.retries or memory.ooms:
+        text += f"; {memory.retries or 0} retries, {memory.ooms} out-of-memory errors"
+    return [("memory at its peak", text)]
 
 
 def _quiet(analysis: Analysis) -> str:

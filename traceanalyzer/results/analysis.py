@@ -13,6 +13,7 @@ import msgspec
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.results.finding import Finding
+from traceanalyzer.results.memory import MemoryReport
 from traceanalyzer.results.timeline import Timeline
 from traceanalyzer.results.vocabulary import StepClass, StepSource
 
@@ -420,7 +421,7 @@ class RangeReport(msgspec.Struct, frozen=True, kw_only=True):
 class RankReport(msgspec.Struct, frozen=True, kw_only=True):
     """One process and its devices.
 
-    ``ranges`` holds the user ranges with most host time, at most 100 names.
+    ``ranges`` holds the user ranges with most host time, at most 100 names; ``memory`` what a memory snapshot says.
     """
 
     rank: int
@@ -439,6 +440,7 @@ class RankReport(msgspec.Struct, frozen=True, kw_only=True):
     series: Series
     timeline: Timeline
     ranges: list[RangeReport] = []
+    memory: MemoryReport | None = None
 
 
 class Analysis(msgspec.Struct, frozen=True, kw_only=True, dict=True):
