@@ -61,7 +61,8 @@ def answer(path: Path, *, html: bool = False) -> str:
         try:
             analysis = traceanalyzer.analyze(path)
         except TraceAnalyzerError as error:
-            assert "\n" not in str(error), "the refusal is more than one line"
+            if "\n" in str(error):
+                raise AssertionError("the refusal is more than one line") from error
             return "refused"
         assert_plausible(analysis)
         render_markdown(analysis)
