@@ -70,7 +70,7 @@ def _layouts() -> ByteArray:
 _TABLE = _layouts()
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def _walk(data: Any, table: Any, max_objects: int, max_integer: int) -> tuple[int, int]:
     """Step over every instruction up to the end; returns what was found and where."""
     at, size, puts, objects = 0, len(data), 0, 0
