@@ -38,6 +38,7 @@ def quiet(*, codes: frozenset[str] = ANSWERING_RULES, verdict: str = "complete",
 
 def test_a_busy_device_judged_by_every_rule_has_nothing_to_fix() -> None:
     assert silence(quiet(busy=0.95)).is_healthy
+    assert render_terminal(quiet(busy=0.95)).startswith("Nothing to fix")
 
 
 @pytest.mark.parametrize(
