@@ -30,5 +30,6 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         from importlib import import_module
 
+        import_module("traceanalyzer.renderers.notebook")  # lets Jupyter show an Analysis
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

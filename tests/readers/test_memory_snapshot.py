@@ -52,7 +52,7 @@ def test_the_oldest_layout_is_a_list_of_segments_without_addresses_of_blocks(tmp
         "device": 0, "address": 4096, "total_size": 2 * MIB, "allocated_size": 512, "active_size": 1024,
         "segment_type": "small",
         "blocks": [
-            {"size": 512, "state": "active_allocated", "history": [{"addr": 4096, "real_size": 8, "frames": [frame("f")]}]},
+            {"size": 512, "state": "active_allocated", "history": [{"real_size": 8, "frames": [frame("f")]}]},
             {"size": 512, "state": "active_pending_free"},
             {"size": 2 * MIB - 1024, "state": "inactive"},
         ],
@@ -111,8 +111,10 @@ def test_rows_that_are_not_well_formed_are_dropped_and_counted(tmp_path: Path) -
     history = History()
     history.add(1, "dance", 1, 1)
     history.entries.append("x")  # type: ignore[arg-type]
-    bad = [segment(4096, [block(512), {"size": -1, "state": "inactive"}, 7]), {"total_size": "big"}, None]  # type: ignore[list-item]
-    found = read_snapshot(write(tmp_path / "s.pickle", snapshot(bad, history)))  # type: ignore[arg-type]
+    sound = segment(4096, [block(512)])
+    sound["blocks"] += [{"size": -1, "state": "inactive"}, 7]
+    bad: list[Any] = [sound, {"total_size": "big"}, None]
+    found = read_snapshot(write(tmp_path / "s.pickle", snapshot(bad, history)))
     assert sorted(d.count for d in found.integrity.dropped.values()) == [2, 2, 2]
     assert len(found.blocks) == 1
 
@@ -125,7 +127,8 @@ def test_sums_that_do_not_hold_are_named(tmp_path: Path) -> None:
     ]
     found = segment_contradictions(read_snapshot(write(tmp_path / "s.pickle", snapshot(wrong))))
     assert len(found) == 3
-    assert "1 of 3 segments" in found[0] and "its size" in found[0]
+    assert "1 of 3 segments" in found[0]
+    assert "its size" in found[0]
     assert "calls allocated" in found[1]
     assert "overlap" in found[2]
 
@@ -181,13 +184,29 @@ def test_deep_nesting_does_no_harm(tmp_path: Path) -> None:
         read_snapshot(path)
 
 
+def test_lists_that_hold_each_other_over_and_over_do_no_harm(tmp_path: Path) -> None:
+    laughs: Any = ["ha"]
+    for _ in range(60):  # 2 to the 60th words when written out
+        laughs = [laughs, laughs]
+    document = [laughs, {"total_size": 1, "segment_type": laughs, "blocks": laughs}, {"total_size": laughs}]
+    history = [
+        [{"action": laughs}, {"action": "alloc", "size": 1, "addr": laughs, "frames": [laughs, {"name": laughs}]}]
+    ]
+    settings = {"a": laughs, "b": 1}
+    made = {"segments": document, "device_traces": history, "allocator_settings": settings, "device_counters": laughs}
+    found = read_snapshot(write(tmp_path / "s.pickle", made))
+    assert (len(found.segments), len(found.events)) == (1, 1)
+    assert found.settings == {"b": "1"}
+
+
 def test_a_snapshot_alone_is_a_report_about_memory(tmp_path: Path) -> None:
     document = traceanalyzer.analyze(write(tmp_path / "s.pickle", simple()))
     rank = document.ranks[0]
     assert rank.devices == []
     assert rank.integrity.verdict == "complete"
     assert any("memory snapshot alone" in note for note in rank.integrity.notes)
-    assert rank.memory is not None and rank.memory.has_history
+    assert rank.memory is not None
+    assert rank.memory.has_history
     assert rank.allocator.peak_reserved_bytes == 20 * MIB
     assert document.inputs[0].format == "memory_snapshot"
 
@@ -208,7 +227,9 @@ def test_the_capped_run_s_snapshot_adds_up_and_lies_on_the_recording_s_clock() -
     trace, pickled = shared("traces/h200/frag.pt.trace.json.gz"), shared("traces/h200/frag.memory_snapshot.pickle.gz")
     document = traceanalyzer.analyze([trace, pickled])
     memory = document.ranks[0].memory
-    assert memory is not None and memory.clock_matched and memory.contradictions == []
+    assert memory is not None
+    assert memory.clock_matched
+    assert memory.contradictions == []
     device = memory.devices[0]
     assert (device.segments, device.events) == (79, 40_000)
     # an independent witness: the profiler's own allocator events say 13,049,701,888 and 18,987,614,208 bytes

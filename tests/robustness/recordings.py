@@ -60,8 +60,9 @@ def kineto_events(steps: int = 4) -> list[Event]:
             event("cuda_sync", "Stream Sync", t + 605, 95, tid=7, correlation=number + 4),
             *launched("elementwise_kernel", (t + 760, t + 766), (t + 775, t + 800), number + 5),
             {
-                "ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": PROCESS, "tid": PROCESS, "ts": t + 410,
-                "s": "t", "args": {"Addr": 140_000_000 + step, "Device Type": 1, "Device Id": 0, "Bytes": 1024,
+                "ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": PROCESS, "tid": PROCESS,
+                "ts": t + 410, "s": "t",
+                "args": {"Addr": 140_000_000 + step, "Device Type": 1, "Device Id": 0, "Bytes": 1024,
                                    "Total Allocated": 4096 * (step + 1), "Total Reserved": 1 << 21},
             },
         ]  # fmt: skip

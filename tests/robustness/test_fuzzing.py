@@ -41,13 +41,35 @@ times = st.one_of(st.integers(T, T + 3000), st.floats(T, T + 3000), st.sampled_f
 lengths = st.one_of(st.integers(0, 800), st.floats(0, 800), st.sampled_from(HOSTILE_VALUES))
 ids = st.one_of(st.integers(-1, 6), st.sampled_from(HOSTILE_VALUES))
 names = st.sampled_from(
-    ["cudaLaunchKernel", "cudaMemcpyAsync", "cudaStreamSynchronize", "cudaGraphLaunch", "cudaMalloc", "aten::mm", "k",
-     "Memcpy HtoD (Pageable -> Device)", "ProfilerStep#1", "ProfilerStep#2", "train.py(3): f", "ncclDevKernel_AllReduce"]
-)  # fmt: skip
+    [
+        "cudaLaunchKernel",
+        "cudaMemcpyAsync",
+        "cudaStreamSynchronize",
+        "cudaGraphLaunch",
+        "cudaMalloc",
+        "aten::mm",
+        "k",
+        "Memcpy HtoD (Pageable -> Device)",
+        "ProfilerStep#1",
+        "ProfilerStep#2",
+        "train.py(3): f",
+        "ncclDevKernel_AllReduce",
+    ]
+)
 categories = st.sampled_from(
-    ["kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", "cpu_op", "user_annotation", "python_function",
-     "cuda_sync", "overhead"]
-)  # fmt: skip
+    [
+        "kernel",
+        "gpu_memcpy",
+        "gpu_memset",
+        "cuda_runtime",
+        "cuda_driver",
+        "cpu_op",
+        "user_annotation",
+        "python_function",
+        "cuda_sync",
+        "overhead",
+    ]
+)
 
 
 @st.composite

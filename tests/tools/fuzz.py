@@ -61,7 +61,8 @@ def answer(path: Path, *, html: bool = False) -> str:
         try:
             analysis = traceanalyzer.analyze(path)
         except TraceAnalyzerError as error:
-            assert "\n" not in str(error), "the refusal is more than one line"
+            if "\n" in str(error):
+                raise AssertionError("the refusal is more than one line") from error
             return "refused"
         assert_plausible(analysis)
         render_markdown(analysis)
@@ -122,9 +123,10 @@ def main() -> int:
     options = parser.parse_args()
     begun = time.monotonic()
     answers, failed = run(options.seed, options.inputs, options.keep)
-    print(f"{sum(answers.values())} inputs in {time.monotonic() - begun:.0f} s: {dict(answers)}")
+    lines = [f"{sum(answers.values())} inputs in {time.monotonic() - begun:.0f} s: {dict(answers)}"]
     if failed:
-        print(f"failed: {failed[:50]}")
+        lines.append(f"failed: {failed[:50]}")
+    sys.stdout.write("\n".join(lines) + "\n")
     return bool(failed)
 
 

@@ -33,7 +33,7 @@ def main() -> None:
         path = Path(folder, "report.html")
         path.write_text(page_text, encoding="utf-8")
         browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page(viewport={"width": 1240, "height": 980}, device_scale_factor=1.5)
+        page = browser.new_page(viewport={"width": 1240, "height": 980}, device_scale_factor=1.25)
         page.goto(path.as_uri())
         page.wait_for_function("window.__timeline && window.__timeline.ready")
         picture = page.screenshot()

@@ -50,6 +50,7 @@ def make_app(only: str | None = None) -> typer.Typer:
         help="Why was the GPU idle? Reads PyTorch-profiler and Nsight Systems recordings and names the root causes.",
         no_args_is_help=True,
         add_completion=False,
+        rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )

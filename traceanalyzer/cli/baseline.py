@@ -51,13 +51,12 @@ def update(
 @app.command("show")
 def show(file: FileArgument) -> None:
     """List the releases of a baseline."""
-    from rich.console import Console
-
+    from traceanalyzer.cli.console import Terminal
     from traceanalyzer.comparison.trend import measure_trend
     from traceanalyzer.gate import baseline_releases
     from traceanalyzer.renderers.trend_terminal import print_releases
 
-    print_releases(measure_trend(baseline_releases([file])), Console(highlight=False))
+    print_releases(measure_trend(baseline_releases([file])), Terminal(highlight=False))
 
 
 @app.command("check")

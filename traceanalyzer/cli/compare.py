@@ -183,13 +183,13 @@ def judge(
 
 
 def _show(comparison: Comparison, written: list[Path]) -> None:
-    from rich.console import Console
     from rich.text import Text
 
+    from traceanalyzer.cli.console import Terminal
     from traceanalyzer.renderers.comparison_terminal import print_comparison
     from traceanalyzer.renderers.text import visible
 
-    console = Console(highlight=False)
+    console = Terminal(highlight=False)
     print_comparison(comparison, console)
     if written:
         console.print(Text("\nReports: " + ", ".join(visible(str(path)) for path in written)), soft_wrap=True)

@@ -127,13 +127,13 @@ def show(analysis: Analysis, written: Sequence[Path], timings: Mapping[str, floa
     """Print the summary and where the reports are; nothing where a report itself went to standard output."""
     if STDOUT in written:
         return
-    from rich.console import Console
     from rich.text import Text
 
+    from traceanalyzer.cli.console import Terminal
     from traceanalyzer.renderers.terminal import print_summary
     from traceanalyzer.renderers.text import visible
 
-    console = Console(highlight=False)
+    console = Terminal(highlight=False)
     print_summary(analysis, console)
     if written:
         console.print(Text("\nReports: " + ", ".join(visible(str(path)) for path in written)), soft_wrap=True)

@@ -14,8 +14,7 @@ def trend(
     files: Annotated[list[Path], typer.Argument(metavar="BASELINE...", help="Baselines, oldest first.")],
 ) -> None:
     """Show step time, idle time by cause and counters over the releases, and where they changed."""
-    from rich.console import Console
-
+    from traceanalyzer.cli.console import Terminal
     from traceanalyzer.comparison.trend import measure_trend
     from traceanalyzer.gate import baseline_releases
     from traceanalyzer.renderers.trend_terminal import print_trend
@@ -23,4 +22,4 @@ def trend(
     releases = baseline_releases(files)
     if len(releases) < 2:
         raise UsageError("trend: needs at least two releases; add them with 'traceanalyzer baseline update'")
-    print_trend(measure_trend(releases), Console(highlight=False))
+    print_trend(measure_trend(releases), Terminal(highlight=False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -22,6 +23,10 @@ from traceanalyzer.model.schema import (
 
 if TYPE_CHECKING:
     from traceanalyzer.model.memory_snapshot import MemorySnapshot
+
+
+# the longest names of real kernels, of templates in templates, have some thousands of characters
+LONGEST_NAME = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +187,9 @@ class Trace:
         host_slices = _sorted(slices if slices is not None else Slices.build(), nested=True)
         seen = {d.device_id for d in devices}
         extra = [Device(int(i)) for i in np.unique(acts.device) if int(i) not in seen]
+        known = integrity if integrity is not None else Integrity()
         trace = cls(
-            names=names,
+            names=_bounded(names, known),
             origin_ns=origin_ns,
             threads=tuple(threads),
             devices=tuple(sorted([*devices, *extra], key=lambda d: d.device_id)),
@@ -199,7 +205,7 @@ class Trace:
             rank=rank,
             world_size=world_size,
             metadata=dict(metadata or {}),
-            integrity=integrity if integrity is not None else Integrity(),
+            integrity=known,
         )
         trace.validate()
         return trace
@@ -319,3 +325,16 @@ def _by_time(table: MemoryEvents) -> MemoryEvents:
 
 def _by_series(table: Counters) -> Counters:
     return table.take(np.lexsort((table.time_ns, table.series))) if len(table) > 1 else table
+
+
+def _bounded(names: Sequence[str], integrity: Integrity) -> Sequence[str]:
+    """Cut names no page can hold; the start of a checksum keeps different ones different."""
+    too_long = [code for code, name in enumerate(names) if len(name) > LONGEST_NAME]
+    if not too_long:
+        return names
+    integrity.note(f"names longer than {LONGEST_NAME} characters were cut ({len(too_long)} of them)")
+    result = list(names)
+    for code in too_long:
+        checksum = hashlib.blake2b(result[code].encode("utf-8", "replace"), digest_size=4).hexdigest()
+        result[code] = f"{result[code][:LONGEST_NAME]}…{checksum}"
+    return result

@@ -29,6 +29,7 @@ from traceanalyzer.readers.plain_pickle import is_pickle, load_plain
 NAME = "memory_snapshot"
 MAX_BYTES = 1 << 30
 MAX_FRAMES = 64
+MAX_TEXT = 500
 _MAX_BYTES_OF_MEMORY = 1 << 56
 _HINT = "write it with torch.cuda.memory._dump_snapshot"
 _ACTIONS = {action.name.lower(): int(action) for action in MemoryAction}
@@ -95,6 +96,21 @@ def read_snapshot(path: Path, progress: Progress | None = None) -> MemorySnapsho
     data = _contents(path, progress)
     document = load_plain(data, str(path))
     del data
+    source = Source(str(path), NAME, path.stat().st_size, fingerprint(path), "torch.cuda.memory")
+    return snapshot_of(document, path, source)
+
+
+def snapshot_of(document: Any, path: Path, source: Source | None = None) -> MemorySnapshot:
+    """Turn a document in any of torch's layouts into tables.
+
+    Args:
+        document: A list of segments, or a dict with ``segments`` and perhaps ``device_traces``.
+        path: For messages.
+        source: The file it came from.
+
+    Raises:
+        TraceFormatError: It is not a snapshot.
+    """
     if isinstance(document, list):
         document = {"segments": document}
     if not isinstance(document, dict) or not isinstance(document.get("segments"), list):
@@ -110,9 +126,8 @@ def read_snapshot(path: Path, progress: Progress | None = None) -> MemorySnapsho
         made.integrity.note(
             "the memory snapshot holds no history (torch.cuda.memory._record_memory_history was off): state only"
         )
-    source = Source(str(path), NAME, path.stat().st_size, fingerprint(path), "torch.cuda.memory")
     return MemorySnapshot(
-        source=source,
+        source=source or Source(str(path), NAME, 0, ""),
         segments=segments,
         blocks=blocks,
         events=events,
@@ -161,7 +176,7 @@ class _Reading:
         for entry in entries:
             row = _segment(entry)
             if row is None:
-                self.integrity.drop("segment of a memory snapshot that is not well formed", repr(entry)[:100])
+                self.integrity.drop("segment of a memory snapshot that is not well formed", _text(entry))
                 continue
             self._blocks(entry.get("blocks"), len(rows), row[1], parts)
             rows.append(row)
@@ -182,9 +197,9 @@ class _Reading:
         offset = 0
         for block in entries if isinstance(entries, list) else ():
             size = _size(block.get("size")) if isinstance(block, dict) else None
-            state = _STATES.get(str(block.get("state"))) if isinstance(block, dict) else None
+            state = _STATES.get(_text(block.get("state"))) if isinstance(block, dict) else None
             if size is None or state is None:
-                self.integrity.drop("block of a memory snapshot that is not well formed", repr(block)[:100])
+                self.integrity.drop("block of a memory snapshot that is not well formed", _text(block))
                 continue
             # the earliest layouts say where a segment begins but not where its blocks do
             own = _address(block.get("address"))
@@ -216,10 +231,10 @@ class _Reading:
     def _device_history(self, device: int, entries: list[Any]) -> AllocatorEvents:
         rows: list[tuple[int, ...]] = []
         for entry in entries:
-            action = _ACTIONS.get(str(entry.get("action"))) if isinstance(entry, dict) else None
+            action = _ACTIONS.get(_text(entry.get("action"))) if isinstance(entry, dict) else None
             size = _size(entry.get("size", 0)) if isinstance(entry, dict) else None
             if action is None or size is None:
-                name = str(entry.get("action")) if isinstance(entry, dict) else repr(entry)
+                name = _text(entry.get("action")) if isinstance(entry, dict) else _text(entry)
                 self.integrity.drop("history entry of a memory snapshot that is not known", name[:100])
                 continue
             time = _size(entry.get("time_us"))
@@ -256,7 +271,7 @@ class _Reading:
                 key: tuple[Any, ...] = tuple(map(_FRAME_PARTS, shown))
                 code = self._by_value.get(key, -1)
             except (KeyError, TypeError, IndexError):  # a frame laid out otherwise
-                key = tuple(repr(frame)[:1000] for frame in shown)
+                key = tuple(_frame(frame) for frame in shown)
                 code = self._by_value.get(key, -1)
             if code < 0:
                 code = self._by_value[key] = len(self.stacks)
@@ -267,11 +282,11 @@ class _Reading:
 
 def _frame(frame: Any) -> Frame:
     if not isinstance(frame, dict):
-        return Frame(str(frame)[:500], "", 0)
+        return Frame(_text(frame), "", 0)
     line = frame.get("line")
     return Frame(
-        str(frame.get("name", ""))[:500],
-        str(frame.get("filename", ""))[:500],
+        _text(frame.get("name", "")),
+        _text(frame.get("filename", "")),
         line if isinstance(line, int) and 0 <= line < 1 << 31 else 0,
     )
 
@@ -283,7 +298,7 @@ def _segment(entry: Any) -> tuple[int, ...] | None:
     device = entry.get("device", 0)
     if total is None or not isinstance(device, int) or not -1 <= device < 4096:
         return None
-    kind = str(entry.get("segment_type", ""))
+    kind = _text(entry.get("segment_type", ""))
     allocated, active = _size(entry.get("allocated_size")), _size(entry.get("active_size"))
     pool = entry.get("segment_pool_id")
     stream = entry.get("stream", 0)
@@ -323,7 +338,20 @@ def _columns(rows: Sequence[tuple[int, ...]], width: int) -> list[Any]:
 def _settings(value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
         return {}
-    return {str(name)[:100]: str(what)[:200] for name, what in value.items() if not isinstance(what, (dict, list))}
+    return {
+        _text(name): _text(what) for name, what in value.items() if isinstance(what, (str, int, float)) or what is None
+    }
+
+
+def _text(value: Any) -> str:
+    """Text of a plain value, bounded; of anything else only its kind, since nesting may make its text endless."""
+    if isinstance(value, str):
+        return value[:MAX_TEXT]
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
+    if value is None or isinstance(value, (bool, int, float)):
+        return str(value)
+    return f"a {type(value).__name__}"
 
 
 def _counters(value: Any) -> dict[int, dict[str, int]]:

@@ -70,7 +70,7 @@ def _layouts() -> ByteArray:
 _TABLE = _layouts()
 
 
-@njit(cache=True)
+@njit(cache=True)  # type: ignore[untyped-decorator, unused-ignore]
 def _walk(data: Any, table: Any, max_objects: int, max_integer: int) -> tuple[int, int]:
     """Step over every instruction up to the end; returns what was found and where."""
     at, size, puts, objects = 0, len(data), 0, 0
@@ -104,7 +104,7 @@ def _walk(data: Any, table: Any, max_objects: int, max_integer: int) -> tuple[in
             for i in range(width):
                 if i == 7 and data[at + i] > 127:
                     return 2, begun  # a length no file has
-                value |= np.int64(data[at + i]) << (8 * i)
+                value |= int(data[at + i]) << (8 * i)
         at += width
         if layout in (9, 10):
             if value > puts:

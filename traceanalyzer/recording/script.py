@@ -61,9 +61,15 @@ def record_script(options: ScriptOptions, *, profiler: str | None = None, append
         The run folder.
 
     Raises:
-        UsageError: There is no script.
+        UsageError: There is no script, or no PyTorch to run it with.
     """
-    import torch
+    try:
+        import torch
+    except ImportError:
+        raise UsageError(
+            "record script needs PyTorch in this environment: install the script's own requirements here, "
+            "or traceanalyzer with its record extra"
+        ) from None
 
     words = script_words(options.command)
     chosen = profiler or options.profiler

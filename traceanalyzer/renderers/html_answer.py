@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from traceanalyzer.renderers.html_view import Bar, chosen_windows, is_episodic, left_out
 from traceanalyzer.renderers.text import visible
 from traceanalyzer.results.analysis import Analysis, RankReport
-from traceanalyzer.results.answer import answer, firing
+from traceanalyzer.results.answer import answer, firing, silence
 from traceanalyzer.results.finding import Evidence, Finding, Saving
 from traceanalyzer.results.vocabulary import Basis, FindingKind
 from traceanalyzer.units import format_ns, format_share
@@ -66,7 +66,10 @@ def headline(analysis: Analysis, bar: Bar | None) -> tuple[str, str]:
     where = " in steady steps" if partly and not episodes else ""
     worked = f"The GPU worked {format_share(bar.busy_share, 1.0)} of the time{where}"
     if first is None:
-        return f"{worked}; nothing that can be won back was found.", ""
+        quiet = silence(analysis)
+        if quiet.is_healthy:
+            return f"{worked}; nothing that can be won back was found.", ""
+        return f"{worked}. {quiet.title}.", quiet.sentence
     return f"{worked}; {lower_first(visible(first.title)).rstrip('.')}.", _outlook(analysis, first)
 
 

@@ -43,7 +43,8 @@ def segment_map(device: DeviceMemory) -> Markup:
         parts.append(_bar(segment, x, y, width))
         x += width + GAP
     height = y + ROW
-    label = f"{len(device.map)} segments, {format_bytes(sum(s.total_bytes for s in device.map))}, drawn in proportion to size"
+    size = format_bytes(sum(segment.total_bytes for segment in device.map))
+    label = f"{len(device.map)} segments, {size}, drawn in proportion to size"
     return Markup(
         f'<svg class="segments" viewBox="0 0 {WIDTH} {height}" width="100%" role="img" aria-label="{label}">'
         f"{''.join(parts)}</svg>"

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from traceanalyzer.renderers.text import cause_title, saving_text, shorten, visible
 from traceanalyzer.results.analysis import Analysis, DeviceReport, RankReport
-from traceanalyzer.results.answer import StepMean, answer, firing, mean_step
+from traceanalyzer.results.answer import StepMean, answer, firing, mean_step, silence
 from traceanalyzer.results.finding import Evidence, Finding
 from traceanalyzer.results.vocabulary import FindingKind, Status
 from traceanalyzer.units import format_bytes, format_ns, format_share
@@ -74,7 +74,8 @@ def _headline(analysis: Analysis) -> str:
             "## No GPU activity\n\nThe recording holds no kernel, copy or memset, so there is no idle time to explain."
         )
     if first is None:
-        return "## Nothing to fix\n\nNo cause of idle GPU time can be won back above the floor."
+        quiet = silence(analysis)
+        return f"## {quiet.title}\n\n{escape(quiet.sentence)}"
     saving = saving_text(first)
     price = f" Removing it wins {saving} per step ({first.saving_per_step_ns.basis.value})." if saving else ""
     return f"## {escape(first.title)}\n\n{escape(first.message)}{price}"

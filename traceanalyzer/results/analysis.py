@@ -6,6 +6,7 @@ to the rank's ``origin_ns``, which is a string because epoch nanoseconds exceed 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "traceanalyzer.analysis/1"
 _RECORDING = "_tables"
+_display: Callable[[Analysis], str] | None = None
 
 
 class RecordingFrames(Protocol):
@@ -510,3 +512,13 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 f"{table}() needs the recording, and this analysis was loaded from JSON; analyze() it again"
             )
         return cast("RecordingFrames", source)
+
+    def _repr_html_(self) -> str | None:
+        """What Jupyter shows; None (so that it shows the plain representation) unless a renderer registered itself."""
+        return _display(self) if _display is not None else None
+
+
+def show_in_notebooks(render: Callable[[Analysis], str]) -> None:
+    """Let a renderer say what Jupyter shows; documents know no renderer themselves."""
+    global _display
+    _display = render

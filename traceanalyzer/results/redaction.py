@@ -21,10 +21,10 @@ HOST = "redacted-host"
 CONTAINER = "redacted-container"
 
 # names come from both kinds of home folders; a component may hold spaces
-_HOME = re.compile(r"(?:/home|/Users|[A-Za-z]:[\\/]+(?:Users|Documents and Settings))[\\/]+([^\\/:*?\"<>|\r\n]+)")
+_HOME = re.compile(r"(?:/home|/Users|[A-Za-z]:[\\/]+(?:Users|Documents and Settings))[\\/]+([^\\/:*?\"<>|\r\n]{1,100})")
 # torch.profiler names its files host_pid.time
 _TRACE_FILE = re.compile(
-    r"(?:^|[\\/])([^\\/]+)_\d+\.\d+\.pt\.trace\.json"
+    r"(?:^|[\\/\"])([^\\/\"\s]{1,100})_\d+\.\d+\.pt\.trace\.json"
 )  # how torch.profiler names files: host_pid.time
 _MEMBER = re.compile(r'"(?:host_?name|node_?name|user_?name|user|host)"\s*:\s*"([^"\\]+)"', re.IGNORECASE)
 _ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)*")

@@ -10,7 +10,7 @@ graph alive.
 ## How it is measured
 Allocated bytes in force when each steady step starts, from allocator events or the history of a memory snapshot. Steps
 a few apart are compared (gradient accumulation and a batch loaded ahead make levels take turns): nearly all have to
-start higher, and by much the same. With a snapshot the call sites are named whose blocks outlived the step after theirs.
+start higher, and by much the same. With a snapshot the call sites are named whose blocks outlived the next step.
 
 ## Does not apply when
 There are neither allocator events nor a snapshot with history, or fewer than four steps start in them.
