@@ -25,6 +25,7 @@ from traceanalyzer.comparison.statistics import (
 from traceanalyzer.results.comparison import Family, Test, Verdict
 from traceanalyzer.units import format_ns
 
+OTHER_FAMILIES = "other"  # what a document calls the families it does not list
 REPORTED_POSITIONS = 20
 MIN_PRESENT = 0.5  # a position must exist in half of the steps of each side to be tested
 
@@ -200,6 +201,17 @@ def _by_step_ratio(intervals: FloatArray, reference: FloatArray) -> FloatArray:
 
 
 def _families(runs: list[Run], names: list[str]) -> FloatArray:
-    return np.concatenate(
-        [np.column_stack([r.kernel_family_ns.get(n, np.zeros(r.steps)) for n in names]) for r in runs]
-    )
+    return np.concatenate([np.column_stack([r.kernel_family_ns.get(n, _unlisted(r)) for n in names]) for r in runs])
+
+
+def _unlisted(run: Run) -> FloatArray:
+    """Return what a family that a run does not list may have taken per step, at most.
+
+    A document lists the largest families and sums the rest as ``other``. A family near that cut may be listed in one
+    run and not in the next, and reading "not listed" as zero would call that a change.
+    """
+    if OTHER_FAMILIES not in run.kernel_family_ns:
+        return np.zeros(run.steps)
+    listed = [v for name, v in run.kernel_family_ns.items() if name != OTHER_FAMILIES]
+    smallest = min((float(v.sum()) for v in listed), default=0.0) / max(run.steps, 1)
+    return np.minimum(smallest, run.kernel_family_ns[OTHER_FAMILIES])
