@@ -56,3 +56,12 @@ def test_kernels_without_calls_and_an_empty_recording_are_not_judged() -> None:
     assert judge(rule, Measures(builder.build())).status is Status.NOT_APPLICABLE
     assert judge(rule, empty()).status is Status.NOT_APPLICABLE
     assert judge(rule, healthy()).status is Status.PASS
+
+
+def test_the_wait_a_profiler_makes_before_it_stops_is_not_the_loops() -> None:
+    def step(b: TraceBuilder, number: int, at: float) -> None:
+        b.kernel("gemm", at + 5, at + 5_000, launch=(at + 1, at + 3))
+        if number == 4:
+            b.call("cudaDeviceSynchronize", at + 10, at + 5_000)
+
+    assert judge(rule, loop(step)).message == "No step waits for the whole device."

@@ -76,3 +76,13 @@ def test_kernels_without_launches_are_not_judged() -> None:
 def test_a_busy_device_and_an_empty_recording_do_not_fire() -> None:
     assert judge(rule, quiet()).status is Status.PASS
     assert judge(rule, empty()).status is Status.NOT_APPLICABLE
+
+
+def test_what_the_profiler_added_to_the_step_is_taken_off_the_share() -> None:
+    measures = waiting(25)
+    assert judge(rule, measures).status is Status.FAIL
+    # 10,000 µs recorded, 9,000 without the profiler: 1,500 of 9,000 wait for launches
+    facts = {"unprofiled": {"step_ns": [9_000_000]}, "profiled": {"step_ns": [10_000_000]}}
+    finding = judge(rule, Measures(measures.trace, recorder=dict(facts)))
+    assert finding.status is Status.PASS
+    assert finding.observed["share_of_remaining_step"] == pytest.approx(1_500 / 9_000, abs=0.002)

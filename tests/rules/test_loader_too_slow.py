@@ -9,6 +9,7 @@ from tests.rules.support import LENGTH, empty, healthy, judge, likely_us, loop, 
 from tests.rules.test_loader_in_main_process import nsys
 from traceanalyzer.measures import Measures
 from traceanalyzer.results.vocabulary import Status
+from traceanalyzer.rules import loader_restart
 from traceanalyzer.rules import loader_too_slow as rule
 
 WORKERS = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
@@ -65,3 +66,23 @@ def test_not_knowing_whether_workers_exist_lowers_confidence_and_is_said() -> No
 def test_a_healthy_loop_and_an_empty_recording_do_not_fire() -> None:
     assert judge(rule, healthy()).status is Status.NOT_APPLICABLE
     assert judge(rule, empty()).status is Status.NOT_APPLICABLE
+
+
+def test_one_late_batch_is_an_accident_and_two_are_a_rate() -> None:
+    assert judge(rule, starved(5_000, (2,))).status is Status.PASS
+    assert "Only 1 of 5 steps" in judge(rule, starved(5_000, (2,))).message
+    assert judge(rule, starved(5_000, (2, 4))).status is Status.FAIL
+
+
+def test_the_first_batch_of_an_epoch_is_left_to_the_restart() -> None:
+    def step(b: TraceBuilder, number: int, at: float) -> None:
+        wait = 5_000 if number in (0, 3) else 2
+        b.annotation(WORKERS, at, at + wait)
+        work(b, at + wait, at + wait + 5, at + LENGTH)
+
+    assert judge(rule, loop(step)).status is Status.FAIL
+    measures = loop(step, configuration={"batches_per_epoch": 3})
+    assert judge(rule, measures).status is Status.PASS
+    finding = judge(loader_restart, measures)
+    assert finding.status is Status.FAIL
+    assert finding.observed["times"] == 2

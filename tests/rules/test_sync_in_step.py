@@ -99,3 +99,30 @@ def test_kernels_without_calls_and_an_empty_recording_are_not_judged() -> None:
 
 def test_a_healthy_loop_is_quiet() -> None:
     assert judge(rule, healthy()).status is Status.PASS
+
+
+def test_the_gradient_scalers_own_read_is_stated_but_is_no_fault_of_the_loop() -> None:
+    def step(b: TraceBuilder, _number: int, at: float) -> None:
+        b.kernel("gemm", at + 5, at + 4_990, launch=(at + 1, at + 3))
+        b.kernel("_amp_foreach_non_finite_check_and_unscale_cuda_", at + 4_990, at + 5_000, launch=(at + 10, at + 12))
+        item(b, at + 20, at + 5_000)
+        b.kernel("gemm", at + 7_010, at + LENGTH + 5, launch=(at + 7_006, at + 7_008))
+
+    finding = judge(rule, loop(step))
+    assert finding.status is Status.PASS
+    assert finding.observed["scaler_per_step_ns"] == 2_000_000
+    assert "bfloat16" in finding.message
+
+
+def test_only_the_first_wait_after_unscaling_is_the_scalers() -> None:
+    def step(b: TraceBuilder, _number: int, at: float) -> None:
+        b.kernel("gemm", at + 5, at + 2_990, launch=(at + 1, at + 3))
+        b.kernel("_amp_foreach_non_finite_check_and_unscale_cuda_", at + 2_990, at + 3_000, launch=(at + 10, at + 12))
+        item(b, at + 20, at + 3_000)
+        b.kernel("gemm", at + 3_050, at + 5_000, launch=(at + 3_042, at + 3_045))
+        item(b, at + 3_060, at + 5_000)
+        b.kernel("gemm", at + 7_010, at + LENGTH + 5, launch=(at + 7_006, at + 7_008))
+
+    finding = judge(rule, loop(step))
+    assert finding.status is Status.FAIL
+    assert finding.observed["waits_per_step"] == 1

@@ -93,6 +93,13 @@ class Facts:
         """Name of an activity; empty for -1."""
         return self._text(int(self._trace.activities.name[activity])) if activity >= 0 else ""
 
+    def named_with(self, activities: IntArray, parts: Collection[str]) -> BoolArray:
+        """Say which activities have a name that contains any of some texts; each distinct name is looked at once."""
+        codes = self._trace.activities.name[activities]
+        wanted = [c for c in np.unique(codes).tolist() if any(part in self._text(c) for part in parts)]
+        found: BoolArray = np.isin(codes, wanted)
+        return found
+
     def call_name(self, row: int) -> str:
         """Name of a runtime call; empty for -1."""
         return self._text(int(self._trace.calls.name[row])) if row >= 0 else ""

@@ -17,7 +17,8 @@ The recording holds no runtime calls. Waits that belong to an emptied cache are 
 Remove `torch.cuda.synchronize()` from the loop; time with CUDA events, order streams with events.
 
 ## Limits and false positives
-Some profilers and benchmark timers synchronise themselves; such a wait is not the loop's.
+A profiler waits for the device before it stops: a device-wide wait after which nothing is launched any more is left
+out. Benchmark timers that synchronise inside the loop are counted: they are part of it.
 
 ## References
 torch.cuda.synchronize; torch.cuda.Event.

@@ -21,7 +21,8 @@ Launch less or launch cheaper: CUDA graphs, `torch.compile(mode="reduce-overhead
 grow while their number stays, fused optimizers.
 
 ## Limits and false positives
-The profiler slows the host and so enlarges this share. Mixed precision makes kernels shorter and adds casts: in a
+The profiler slows the host and so enlarges this share; where the recorder timed steps without the profiler, the time it
+added is taken off the idle time before the share is judged. Mixed precision makes kernels shorter and adds casts: in a
 launch-bound step it wins nothing and often costs time.
 
 ## References
@@ -41,6 +42,7 @@ from traceanalyzer.results.finding import Finding, Scalar
 from traceanalyzer.results.vocabulary import CAUSE_CODE, Cause, FindingKind
 from traceanalyzer.rules.base import Meta
 from traceanalyzer.rules.evidence import idle_evidence
+from traceanalyzer.rules.optimizer import optimizer_step
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
 from traceanalyzer.units import format_ns, format_share
 
@@ -82,7 +84,11 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
     dispatch = judged_idle(measures, judged) & np.isin(idle.cause, [CAUSE_CODE[c] for c in DISPATCH_CAUSES])
     all_idle, lost = idle_total(measures, in_windows), idle_total(measures, dispatch)
     remaining = judged.mean_step_ns * judged.count - (all_idle - lost)
-    share = lost / remaining if remaining > 0 else 0.0
+    # the device's own work takes as long without the profiler, so whatever it added to the step is idle time
+    added = judged.mean_step_ns * judged.count * (1 - 1 / max(1.0, measures.observer.report.inflation or 1.0))
+    # ... of every cause alike
+    added *= lost / all_idle if all_idle else 0.0
+    share = max(0.0, lost - added) / (remaining - added) if remaining > added else 0.0
 
     kernels = measures.kernels
     rows = judged.holds(kernels.window) & (kernels.device == judged.device_id)
@@ -106,11 +112,37 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
             META,
             measures,
             thresholds,
-            f"Waiting for launches is {format_share(lost, remaining)} of the step that other waits leave.",
+            f"Waiting for launches is {format_share(share, 1)} of the step that other waits leave.",
             judged=judged,
             observed=observed,
         )
     evidence, count = idle_evidence(measures, dispatch)
+    fix = [
+        'Capture the step in a CUDA graph, or use torch.compile(model, mode="reduce-overhead").',
+        "Raise the batch size: as many launches, longer kernels.",
+    ]
+    updating, advice = "", "Use a fused optimizer (fused=True or foreach=True) and fewer small operations in the loss."
+    step = optimizer_step(measures, judged)
+    if step is not None:
+        in_optimizer = idle_total(measures, dispatch & step.idle_inside(measures))
+        observed |= {
+            "optimizer": step.name,
+            "optimizer_idle_per_step_ns": judged.per_step(in_optimizer),
+            "optimizer_single_kernels_per_step": round(step.single_per_step, 1),
+            "optimizer_matrix_products_per_step": round(step.matrix_per_step, 1),
+        }
+        updating = f" {format_share(in_optimizer, lost)} of that idle time is {step.name}'s own step."
+        if step.matrix_per_step:
+            updating += (
+                f" It multiplies matrices for every parameter ({step.matrix_per_step:.0f} products among "
+                f"{step.single_per_step:.0f} single kernels) and has no fused form."
+            )
+            advice = (
+                f"An optimizer with a fused form (AdamW or SGD with fused=True) would shorten {step.name}'s "
+                f"{format_ns(judged.per_step(in_optimizer))}, if the training stands it; use fewer small operations in "
+                "the loss."
+            )
+    fix.append(advice)
     case = Case(
         saving=ceiling(judged, high_ns=lost),
         message=(
@@ -119,16 +151,12 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
             f"It launches {per_step_kernels:.0f} kernels per step; their median is {format_ns(median_kernel)}, while "
             f"the host takes {format_ns(host_ns)} from one to the next (the launch call alone "
             f"{format_ns(call_ns)}). Mixed precision would not shorten this step: it makes kernels shorter and adds "
-            "casts to launch."
+            f"casts to launch.{updating}"
         ),
         observed=observed,
         evidence=evidence,
         evidence_count=count,
-        fix=[
-            'Capture the step in a CUDA graph, or use torch.compile(model, mode="reduce-overhead").',
-            "Raise the batch size: as many launches, longer kernels.",
-            "Use a fused optimizer (fused=True or foreach=True) and fewer small operations in the loss.",
-        ],
+        fix=fix,
         confidence=0.9,
     )
     return decide(META, measures, thresholds, judged, case, f"Waiting for launches costs {format_ns(per_step)} a step.")

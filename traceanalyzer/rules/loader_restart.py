@@ -1,14 +1,16 @@
 """The loader starts its workers again at an epoch's edge, and the device waits for the first batch.
 
 ## Detects
-Device idle time waiting for worker processes in the steps at an epoch's edge, beyond what a usual step waits.
+Device idle time waiting for worker processes in the first step of an epoch, beyond what a usual step waits.
 
 ## Why it matters
 A DataLoader ends its workers with the epoch unless told otherwise. Starting processes, importing libraries and filling
 the queue takes seconds, every epoch.
 
 ## How it is measured
-Waiting for loader workers in episodic steps, less the mean wait of steady steps, mean over both.
+Waiting for loader workers in the steps that take an epoch's first batch, less the mean wait of the other steps, mean
+over both. Those steps are known from the recorder's number of batches per epoch, or from a loader that is asked once
+more. What Python does outside every phase just before them (ending and starting processes) is the upper end.
 
 ## Does not apply when
 The recording has no loader ranges, or no step at an epoch's edge.
@@ -31,14 +33,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceanalyzer.measures import Measures
-from traceanalyzer.measures.steps import EPISODIC, STEADY
-from traceanalyzer.replay.bounds import bound, judged_steps
+from traceanalyzer.replay.bounds import bound, judged_idle, judged_steps
 from traceanalyzer.results.finding import Episode, Finding
 from traceanalyzer.results.vocabulary import FindingKind
 from traceanalyzer.rules.base import Meta
 from traceanalyzer.rules.evidence import idle_evidence
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable
-from traceanalyzer.rules.supply import loader_wait
+from traceanalyzer.rules.supply import before_epoch, epoch_starts, loader_wait
 from traceanalyzer.units import format_ns, format_share
 
 META = Meta(
@@ -63,8 +64,8 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         return not_applicable(META, measures, thresholds, NO_DEVICE)
     if not len(measures.input.start_ns):
         return not_applicable(META, measures, thresholds, "loader ranges (DataLoader `next`)")
-    classes = measures.steps.step_class
-    edges, steady = np.flatnonzero(classes == EPISODIC), np.flatnonzero(classes == STEADY)
+    is_edge = epoch_starts(measures) & judged.is_judged
+    edges, steady = np.flatnonzero(is_edge), np.flatnonzero(judged.is_judged & ~is_edge)
     if not len(edges):
         return not_applicable(META, measures, thresholds, "a step at an epoch's edge")
     idle = measures.idle
@@ -74,20 +75,29 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
     lost = float(np.maximum(waited[edges] - usual, 0).sum())
     times = int(np.count_nonzero(waited[edges] > usual))
     per_step, each = judged.per_step(lost), round(lost / times) if times else 0
+    turning = idle.per_window(judged_idle(measures, judged) & before_epoch(measures), len(measures.steps))
+    lead = float(turning.sum()) if times else 0.0
     evidence, count = idle_evidence(
         measures, mask & np.isin(idle.window, edges), lambda _: "device idle until the first batch arrives"
     )
+    before = (
+        f" Python works {format_ns(lead / times)} outside every phase before each of them, as it does to end and start "
+        "workers."
+        if lead
+        else ""
+    )
     case = Case(
-        saving=bound(judged, likely_ns=lost),
+        saving=bound(judged, likely_ns=lost, high_ns=lost + lead),
         message=(
             f"At an epoch's edge the device waits {format_ns(each)} longer for its batch than usual, {times} "
             f"time{'s' if times != 1 else ''} in {judged.count} steps: {format_ns(per_step)} per step on average "
-            f"({format_share(per_step, judged.mean_step_ns)})."
+            f"({format_share(per_step, judged.mean_step_ns)}).{before}"
         ),
         observed={
             "wait_each_time_ns": each,
             "usual_wait_ns": round(usual),
             "times": times,
+            "python_before_each_ns": round(lead / times) if times else 0,
             "idle_per_step_ns": per_step,
             "steps": judged.count,
         },

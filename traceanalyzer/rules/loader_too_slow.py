@@ -10,10 +10,11 @@ takes, whatever the model does.
 ## How it is measured
 Idle time inside the outermost `next` of a `_MultiProcessingDataLoaderIter`, mean over the judged steps. In an nsys
 recording it is the idle time between two `step` ranges. Taking a batch that is ready costs some 0.1 ms and stays
-below the floor.
+below the floor. At least two steps must have starved: one late batch among many is an accident, not a rate.
 
 ## Does not apply when
-The recording has neither loader ranges nor step ranges. Waiting inside validation belongs to TA801.
+The recording has neither loader ranges nor step ranges. Waiting inside validation belongs to TA801, waiting for an
+epoch's first batch to TA104.
 
 ## How to fix
 More workers while cores are free; else cheaper batches: smaller source images, a faster decoder, data cached in
@@ -37,10 +38,10 @@ from traceanalyzer.measures import Measures
 from traceanalyzer.replay.bounds import bound, idle_total, judged_steps
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.vocabulary import FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, floor_ns
 from traceanalyzer.rules.evidence import idle_evidence
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
-from traceanalyzer.rules.supply import has_loader, loader_wait
+from traceanalyzer.rules.supply import epoch_starts, has_loader, loader_wait
 from traceanalyzer.units import format_ns, format_share
 
 META = Meta(
@@ -55,7 +56,10 @@ META = Meta(
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """What the rule compares with: only the floor."""
+    """What the rule compares with."""
+
+    # one late batch says nothing about how fast the workers are
+    min_starved_steps: int = 2
 
 
 def check(measures: Measures, thresholds: Thresholds) -> Finding:
@@ -66,14 +70,20 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
     if not has_loader(measures):
         return not_applicable(META, measures, thresholds, "loader ranges (DataLoader `next`) or step ranges")
     wait = loader_wait(measures, judged)
-    lost = idle_total(measures, wait.workers)
+    idle = measures.idle
+    # with one batch an epoch or none known, every step is as good as another
+    first = epoch_starts(measures)
+    mask = wait.workers & ~first[np.maximum(idle.window, 0)] if np.any(judged.is_judged & ~first) else wait.workers
+    lost = idle_total(measures, mask)
     if not lost:
         return passed(META, measures, thresholds, "The device never waited for loader workers.", judged=judged)
     per_step = judged.per_step(lost)
-    idle = measures.idle
-    starved = np.unique(idle.window[wait.workers])
+    starved = int(np.count_nonzero(idle.per_window(mask, len(measures.steps)) >= floor_ns(judged.mean_step_ns)))
+    if starved < min(thresholds.min_starved_steps, judged.count):
+        message = f"Only {starved} of {judged.count} steps waited for a batch: {format_ns(lost)} in all."
+        return passed(META, measures, thresholds, message, judged=judged, observed={"input_wait_per_step_ns": per_step})
     processes = measures.input.worker_processes
-    evidence, count = idle_evidence(measures, wait.workers, lambda _: "device idle while the loop waits for a batch")
+    evidence, count = idle_evidence(measures, mask, lambda _: "device idle while the loop waits for a batch")
     fix = [
         "Raise num_workers (Ultralytics: workers) while cores are free, up to three quarters of them.",
         "Make a batch cheaper: store images near training size, cache decoded data (Ultralytics: cache=ram or disk), "
@@ -87,12 +97,12 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         saving=bound(judged, likely_ns=lost),
         message=(
             f"The device is idle {format_ns(per_step)} of the {format_ns(judged.mean_step_ns)} step "
-            f"({format_share(per_step, judged.mean_step_ns)}) {place}, waiting for a batch, in {len(starved)} of "
+            f"({format_share(per_step, judged.mean_step_ns)}) {place}, waiting for a batch, in {starved} of "
             f"{judged.count} steps."
         ),
         observed={
             "input_wait_per_step_ns": per_step,
-            "starved_steps": len(starved),
+            "starved_steps": starved,
             "steps": judged.count,
             "worker_processes": processes,
         },

@@ -42,6 +42,7 @@ from traceanalyzer.rules.base import Meta, floor_ns
 from traceanalyzer.rules.evidence import idle_evidence
 from traceanalyzer.rules.launch_bound import DISPATCH_CAUSES
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
+from traceanalyzer.rules.supply import before_epoch
 from traceanalyzer.units import format_ns, format_share
 
 META = Meta(
@@ -76,7 +77,7 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
     base = judged_idle(measures, judged)
     dispatch = idle_total(measures, base & np.isin(idle.cause, [CAUSE_CODE[c] for c in DISPATCH_CAUSES]))
     remaining = judged.mean_step_ns * judged.count - (idle_total(measures, everything) - dispatch)
-    mask = base & (idle.cause == CAUSE_CODE[Cause.PYTHON])
+    mask = base & (idle.cause == CAUSE_CODE[Cause.PYTHON]) & ~before_epoch(measures)
     lost = idle_total(measures, mask)
     per_step = judged.per_step(lost)
     share = lost / remaining if remaining > 0 else 0.0

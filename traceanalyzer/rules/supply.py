@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
 
 from traceanalyzer.measures import Measures
 from traceanalyzer.measures.gap_attribution import BoolArray
+from traceanalyzer.measures.steps import EPISODIC
 from traceanalyzer.replay.bounds import JudgedSteps, judged_idle
-from traceanalyzer.results.vocabulary import CAUSE_CODE, Cause, StepSource
+from traceanalyzer.results.vocabulary import CAUSE_CODE, PHASE_CODE, Cause, Phase, StepSource
 from traceanalyzer.rules.settings import setting
 
 # what the host can be seen doing between two step ranges while it waits for, or makes, the next batch
 _BETWEEN_STEPS = (Cause.INPUT_WAIT, Cause.PYTHON, Cause.UNKNOWN, Cause.PREEMPTED)
 
 MAIN_PROCESS, WORKERS = 1, 0
+_NUMBER = re.compile(r"#(\d+)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,33 @@ def loader_wait(measures: Measures, judged: JudgedSteps) -> LoaderWait:
         between = base & (idle.boundary == 1) & np.isin(idle.cause, [CAUSE_CODE[c] for c in _BETWEEN_STEPS])
         return _place(measures, nobody, nobody, between, is_between_steps=True)
     return LoaderWait(nobody, nobody, is_between_steps=False, is_guessed=False)
+
+
+def epoch_starts(measures: Measures) -> BoolArray:
+    """Say which step windows take the first batch of an epoch.
+
+    Where the recorder says how many batches an epoch has, the number in the marker's name decides (both count batches
+    from the run's beginning); else the episodic windows, which hold an epoch's edge.
+    """
+    steps = measures.steps
+    batches = setting(measures, "batches_per_epoch")
+    numbers = [_NUMBER.search(name) for name in steps.names]
+    if batches and batches > 1 and all(numbers) and len(numbers) == len(steps):
+        return np.array([int(found.group(1)) % batches == 0 for found in numbers if found], dtype=np.bool_)
+    edges: BoolArray = steps.step_class == EPISODIC
+    return edges
+
+
+def before_epoch(measures: Measures) -> BoolArray:
+    """Select Python's idle time outside every phase in the windows just before an epoch's first batch.
+
+    There the loop turns over its epoch: the old workers are ended and the new ones are started.
+    """
+    idle, steps = measures.idle, measures.steps
+    follows = np.append(epoch_starts(measures)[1:], False)
+    windows = np.flatnonzero(follows & (steps.step_class != EPISODIC))
+    outside = (idle.cause == CAUSE_CODE[Cause.PYTHON]) & (idle.phase == PHASE_CODE[Phase.OTHER])
+    return outside & np.isin(idle.window, windows)
 
 
 def has_loader(measures: Measures) -> bool:

@@ -18,7 +18,9 @@ The recording has no `Optimizer.step` ranges (torch.profiler writes them).
 `fused=True` or `foreach=True` in the optimizer's constructor.
 
 ## Limits and false positives
-A closure evaluated inside the optimizer step is counted as if it belonged to it.
+A closure evaluated inside the optimizer step is counted as if it belonged to it. An optimizer that multiplies matrices
+for every parameter (Muon, Shampoo, SOAP) has no fused form to switch on: it is not accused here, and TA201 says what
+its launches cost.
 
 ## References
 torch.optim, "Algorithms": for-loop, foreach and fused implementations.
@@ -31,11 +33,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceanalyzer.measures import Measures
-from traceanalyzer.measures.facts import inside
 from traceanalyzer.replay.bounds import HOST_CAUSES, judged_idle, judged_steps
 from traceanalyzer.results.finding import Finding, Scalar
 from traceanalyzer.results.vocabulary import CAUSE_CODE, FindingKind
 from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.optimizer import optimizer_step
 from traceanalyzer.rules.outcome import NO_DEVICE, not_applicable, passed
 from traceanalyzer.rules.stalls import judge_stall
 
@@ -48,8 +50,6 @@ META = Meta(
     pass_title="The optimizer's launches cost no device time",
 )
 
-_FUSED_NAMES = ("multi_tensor", "FusedAdam", "FusedSgd", "FusedOptimizer", "fused_adam", "fused_sgd")
-
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
@@ -57,6 +57,8 @@ class Thresholds:
 
     # foreach updates of a few hundred parameters launch 12 to 18 kernels; one per parameter launches hundreds
     min_kernels_per_step: int = 100
+    # SGD and the Adam family multiply no matrices; Muon's Newton-Schulz iteration needs 15 products per parameter
+    max_matrix_products_per_step: int = 10
 
 
 def check(measures: Measures, thresholds: Thresholds) -> Finding:
@@ -64,23 +66,26 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
     judged = judged_steps(measures)
     if judged is None:
         return not_applicable(META, measures, thresholds, NO_DEVICE)
-    facts = measures.facts
-    ranges = facts.slice_columns(facts.slices_named(("Optimizer.step#",), prefix=True))
-    if not len(ranges[0]):
+    step = optimizer_step(measures, judged)
+    if step is None:
         return not_applicable(META, measures, thresholds, "Optimizer.step ranges (torch.profiler writes them)")
-    launches, kernels, idle = measures.launches, measures.kernels, measures.idle
-    mine = np.isin(launches.activity, kernels.activity[judged.holds(kernels.window)])
-    mine &= inside(launches.call_start_ns, launches.thread, *ranges)
-    single = sum(
-        not any(part in facts.activity_name(row) for part in _FUSED_NAMES) for row in launches.activity[mine].tolist()
-    )
-    per_step = single / judged.count
-    observed: dict[str, Scalar] = {"single_kernels_per_step": round(per_step, 2)}
+    idle, per_step = measures.idle, step.single_per_step
+    observed: dict[str, Scalar] = {
+        "optimizer": step.name,
+        "single_kernels_per_step": round(per_step, 2),
+        "matrix_products_per_step": round(step.matrix_per_step, 2),
+    }
     if per_step < thresholds.min_kernels_per_step:
         message = f"An optimizer step launches {per_step:.3g} kernels outside multi-tensor updates."
         return passed(META, measures, thresholds, message, judged=judged, observed=observed)
+    if step.matrix_per_step > thresholds.max_matrix_products_per_step:
+        message = (
+            f"{step.name} multiplies matrices for every parameter ({step.matrix_per_step:.0f} products per step), so "
+            "it has no fused or multi-tensor form to switch on."
+        )
+        return passed(META, measures, thresholds, message, judged=judged, observed=observed)
     mask = judged_idle(measures, judged) & np.isin(idle.cause, [CAUSE_CODE[c] for c in HOST_CAUSES])
-    mask &= inside(idle.start_ns, idle.thread, *ranges)
+    mask &= step.idle_inside(measures)
     fix = [
         "Construct the optimizer with fused=True (or foreach=True).",
         "If it is your own, use torch._foreach operations over the list of parameters.",

@@ -17,6 +17,9 @@ from traceanalyzer.rules.cache_emptied import Thresholds as CacheThresholds
 from traceanalyzer.rules.cache_emptied import emptied_calls
 from traceanalyzer.rules.evidence import longest, where
 
+# in the names of the kernels (and of the operator) with which PyTorch's gradient scaler unscales gradients
+_UNSCALE = "non_finite_check_and_unscale"
+
 
 @dataclass(frozen=True, slots=True)
 class Waits:
@@ -71,13 +74,14 @@ def loop_waits(measures: Measures, judged: JudgedSteps) -> Waits:
     """Find the waits a change of the training loop could remove, and what that would win.
 
     Waits that complete a host-to-device copy belong to the copy rules, those of anomaly detection and of an emptied
-    cache to theirs; they stay in place here.
+    cache to theirs, those of the gradient scaler and of the recording's end to nobody; they stay in place here.
     """
     found = measures.synchronisations
     copies = measures.copies
     to_device = copies.sync_call[(copies.direction == CopyDirection.H2D) & (copies.sync_call >= 0)]
     mine = judged.holds(found.window) & ~np.isin(found.call, to_device)
     mine &= ~np.isin(found.call, emptied_calls(measures, CacheThresholds()))
+    mine &= ~_ends_recording(measures) & ~is_scalers(measures)
     if is_on(measures):
         _, _, thread = measures.facts.call_columns(found.call)
         mine &= ~in_checks(measures, found.start_ns, thread)
@@ -86,6 +90,45 @@ def loop_waits(measures: Measures, judged: JudgedSteps) -> Waits:
     return Waits(
         found.call[mine], start, end, won, found.is_device_wide[mine] == 1, found.operator[mine].astype(np.int64)
     )
+
+
+def is_scalers(measures: Measures) -> BoolArray:
+    """Flag the waits in which the gradient scaler reads whether the gradients overflowed.
+
+    PyTorch's scaler checks and unscales all gradients with kernels of their own and then reads one flag to decide
+    whether the optimizer may step: the first wait after those kernels were launched.
+
+    Args:
+        measures: One rank.
+
+    Returns:
+        One flag per row of ``measures.synchronisations``.
+    """
+    found, facts, launches = measures.synchronisations, measures.facts, measures.launches
+    flags = np.zeros(len(found.call), dtype=np.bool_)
+    start, thread = launches.call_start_ns, launches.thread
+    unscaling = facts.named_with(launches.activity, (_UNSCALE,))
+    for one in np.unique(thread[unscaling]).tolist():
+        waits = np.flatnonzero((found.thread == one) & (found.is_device_wide == 0))
+        after = np.searchsorted(found.start_ns[waits], start[unscaling & (thread == one)])
+        flags[waits[np.unique(after[after < len(waits)])]] = True
+    return flags
+
+
+def scaler_cost_ns(measures: Measures, judged: JudgedSteps) -> int:
+    """Idle time that would vanish without the gradient scaler's own waits, ns over the judged windows."""
+    found = measures.synchronisations
+    mine = is_scalers(measures) & judged.holds(found.window)
+    won = won_by_running_ahead(measures, judged, found.start_ns[mine], found.end_ns[mine], found.start_ns[~mine])
+    return int(won.sum())
+
+
+def _ends_recording(measures: Measures) -> BoolArray:
+    """Flag device-wide waits after which nothing is launched any more: a profiler waits so before it stops."""
+    found = measures.synchronisations
+    starts = measures.launches.call_start_ns
+    last = int(starts.max()) if len(starts) else 0
+    return (found.is_device_wide == 1) & (found.start_ns > last)
 
 
 def waiting_idle_ns(measures: Measures, judged: JudgedSteps, waits: Waits) -> int:
