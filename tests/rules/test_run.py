@@ -82,7 +82,7 @@ def test_thresholds_can_be_overridden_and_are_reported() -> None:
     [
         ({"TA999": {}}, "there is no rule 'TA999'"),
         ({"TA101": {"speed": 1}}, "TA101 has no 'speed'"),
-        ({"TA102": {"speed": 1}}, "it has none"),
+        ({"TA104": {"speed": 1}}, "it has none"),
         ({"TA101": {"worker_contention_share": "much"}}, "must be a number"),
     ],
 )
