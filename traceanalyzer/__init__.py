@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from traceanalyzer.gate import compare
     from traceanalyzer.pipeline import analyze
     from traceanalyzer.results.analysis import Analysis
+    from traceanalyzer.results.comparison import Comparison
 
-__all__ = ["Analysis", "__version__", "analyze"]
+__all__ = ["Analysis", "Comparison", "__version__", "analyze", "compare"]
 
 _HOMES = {
     "Analysis": "traceanalyzer.results.analysis",
+    "Comparison": "traceanalyzer.results.comparison",
     "analyze": "traceanalyzer.pipeline",
+    "compare": "traceanalyzer.gate",
 }
 
 
@@ -26,5 +30,6 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         from importlib import import_module
 
+        import_module("traceanalyzer.renderers.notebook")  # lets Jupyter show an Analysis
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

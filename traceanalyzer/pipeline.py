@@ -26,6 +26,8 @@ from traceanalyzer.results.vocabulary import Status
 from traceanalyzer.rules.run import check_all, order
 
 HIGHLIGHTS_PER_FINDING = 3
+# ranks of one run start within minutes of each other; a clock that counts from boot is decades from one of the epoch
+ONE_RUN_NS = 86_400 * 1_000_000_000
 
 PathArgument = str | PathLike[str]
 
@@ -76,7 +78,9 @@ def analyze(
     ranks: list[RankReport] = []
     findings: list[Finding] = []
     measured: list[Measures] = []
-    for trace, recorder in _ranks(opened):
+    numbered = _ranks(opened)
+    _note_clocks([trace for trace, _ in numbered])
+    for trace, recorder in numbered:
         measures = Measures(trace, Options(step_marker=step_marker, steps=steps), recorder)
         with clock("measure"):
             _ = measures.idle  # what every rule starts from, so that its time is not blamed on the first rule
@@ -88,7 +92,7 @@ def analyze(
         measured.append(measures)
     analysis = Analysis(
         tool=Tool(version=__version__),
-        inputs=[_input(recording.source) for recording in recordings],
+        inputs=[_input(source) for each in opened for source in (each.recording.source, *each.beside)],
         configuration=configuration_of(measured[0]),
         recorded_with=recorded_with(measured[0]),
         plan=[],
@@ -146,6 +150,18 @@ def _ranks(opened: Sequence[OpenedInput]) -> list[tuple[Trace, dict[str, object]
         (trace if trace.rank is not None else replace(trace, rank=next(free)), each.recorder) for trace, each in traces
     ]
     return sorted(numbered, key=lambda pair: pair[0].rank or 0)
+
+
+def _note_clocks(traces: Sequence[Trace]) -> None:
+    """Say where the ranks' clocks do not belong together, so that nobody sets their times side by side."""
+    origins = [trace.origin_ns for trace in traces]
+    if max(origins) - min(origins) <= ONE_RUN_NS:
+        return
+    for trace in traces:
+        trace.integrity.note(
+            "the ranks' clocks are more than a day apart (different bases, or different runs): "
+            "times of different ranks cannot be set side by side"
+        )
 
 
 def _timeline(measures: Measures, findings: Sequence[Finding]) -> Timeline:

@@ -42,18 +42,23 @@ def engine() -> Iterator[playwright.Playwright]:
         yield started
 
 
+@pytest.fixture(scope="session")
+def chromium(engine: playwright.Playwright) -> Iterator[playwright.Browser]:
+    # one process for all tests: starting it takes longer than most of them
+    browser = engine.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+    yield browser
+    browser.close()
+
+
 @pytest.fixture
-def open_report(engine: playwright.Playwright, tmp_path: Path) -> Iterator[Open]:
+def open_report(chromium: playwright.Browser, tmp_path: Path) -> Iterator[Open]:
     """Return a function that renders an Analysis and opens the file."""
     contexts: list[playwright.BrowserContext] = []
 
     def opened(analysis: Analysis, *, javascript: bool = True, width: int = 1280, dark: bool = False) -> Opened:
         path = tmp_path / f"report{len(contexts)}.html"
         path.write_text(render_html(analysis), encoding="utf-8")
-        context = engine.chromium.launch_persistent_context(
-            tmp_path / f"profile{len(contexts)}",
-            executable_path=CHROMIUM,
-            args=["--no-sandbox", "--disable-gpu"],
+        context = chromium.new_context(
             viewport={"width": width, "height": 900},
             color_scheme="dark" if dark else "light",
             java_script_enabled=javascript,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from typing import Any
 
 import pytest
@@ -206,4 +208,92 @@ def test_a_recording_without_gpu_activity_says_so(open_report: Open) -> None:
     opened = open_report(cpu_only_analysis())
     assert "No GPU activity was recorded" in opened.page.inner_text("h1")
     assert opened.page.locator("#timeline").count() == 0
+    sound(opened)
+
+
+def test_a_table_is_saved_with_exact_numbers_and_their_unit(open_report: Open) -> None:
+    analysis = sample_analysis()
+    opened = open_report(analysis)
+    page = opened.page
+    with page.expect_download() as saved:
+        page.click("button[aria-label='Save table as CSV: Devices']")
+    assert saved.value.suggested_filename == "devices.csv"
+    text = saved.value.path().read_text(encoding="utf-8")
+    device = analysis.ranks[0].devices[0]
+    assert text.splitlines()[0] == "Quantity,GPU 0 [ns]"
+    assert f"Idle,{device.idle_ns}" in text.splitlines()
+    assert opened.problems == []
+
+
+def test_a_name_that_looks_like_a_formula_is_saved_as_text(open_report: Open) -> None:
+    opened = open_report(sample_analysis(kernel_name='=HYPERLINK("x"), y'))
+    text = opened.page.evaluate(
+        """() => {
+            const found = URL.createObjectURL;
+            return new Promise((resolve) => {
+                URL.createObjectURL = (blob) => { blob.text().then(resolve); return found(blob); };
+                document.querySelector("button[aria-label='Save table as CSV: Kernels by summed time']").click();
+            });
+        }"""
+    )
+    assert '"\'=HYPERLINK(""x""), y",' in text
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The source of axe-core, fetched into a scratch folder; it is no part of the project."""
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("no npm: accessibility was NOT checked")
+    scratch = tmp_path_factory.mktemp("axe")
+    command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(scratch), "axe-core@4"]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=40, check=False, cwd=scratch)
+    except subprocess.TimeoutExpired:
+        pytest.skip("axe-core could not be fetched in time: accessibility was NOT checked")
+    if done.returncode:
+        pytest.skip("axe-core could not be fetched: accessibility was NOT checked")
+    return (scratch / "node_modules/axe-core/axe.min.js").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("options", [{}, {"dark": True}, {"width": 390}], ids=["light", "dark", "phone"])
+def test_axe_finds_nothing(open_report: Open, axe: str, options: dict[str, Any]) -> None:
+    page = open_report(sample_analysis(), **options).page
+    page.evaluate("for (const folded of document.querySelectorAll('details')) folded.open = true")
+    page.evaluate(axe)  # the debugger's way in: the page's policy would refuse a script tag
+    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] }).then((r) => r.violations)")
+    told = [f"{v['id']}: {v['help']} {[node['target'] for node in v['nodes'][:3]]}" for v in found]
+    assert told == []
+
+
+def test_a_finding_leads_to_its_evidence_and_on_to_the_launch_by_keyboard(open_report: Open) -> None:
+    analysis = sample_analysis()
+    opened = open_report(analysis)
+    page = opened.page
+
+    def tab_to(condition: str) -> None:
+        for _ in range(200):
+            page.keyboard.press("Tab")
+            if page.evaluate(f"(() => {{ const e = document.activeElement; return {condition}; }})()"):
+                return
+        raise AssertionError(f"no Tab reached {condition}")
+
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")  # the skip link
+    assert page.evaluate("location.hash") == "#findings"
+    first = analysis.findings[0]
+    tab_to(f"e.getAttribute('href') === '#{first.code}-{first.rank}'")
+    page.keyboard.press("Enter")
+    tab_to("e.dataset.from !== undefined")
+    page.keyboard.press("Enter")
+    assert page.evaluate("traceTimeline.highlight().start") == first.evidence[0].start_ns
+    assert "Evidence:" in page.inner_text("#timeline [data-part=info]")
+    page.keyboard.press("/")
+    page.keyboard.type("cudaLaunchKernel")
+    page.keyboard.press("Enter")
+    assert page.evaluate("traceTimeline.selection().name") == "cudaLaunchKernel"
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.dataset.part") == "frame"
+    # and out again: the timeline is no trap
+    tab_to("!e.closest('#timeline')")
     sound(opened)

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from traceanalyzer.comparison.distributions import normal_survival, t_quantile, t_survival
 from traceanalyzer.comparison.statistics import (
     autocorrelation_time,
     fisher_greater,
     holm,
     mann_whitney_greater,
     moderated_t,
-    t_quantile,
-    t_survival,
 )
 
 
@@ -51,9 +50,17 @@ def test_fisher_agrees_with_scipy(a: int, n: int, b: int, m: int) -> None:
     assert fisher_greater(a, n, b, m) == pytest.approx(reference, rel=1e-9)
 
 
-def test_student_t_agrees_with_scipy() -> None:
-    assert t_survival(2.5, 6.0) == pytest.approx(stats.t.sf(2.5, 6.0))
-    assert t_quantile(0.99, 4.0) == pytest.approx(stats.t.ppf(0.99, 4.0))
+@pytest.mark.parametrize("degrees", [1.0, 4.0, 5.5, 6.0, 12.0, 40.0, 302.0])
+def test_student_t_agrees_with_scipy(degrees: float) -> None:
+    for statistic in (-80.0, -3.2, -0.5, 0.0, 1e-6, 0.7, 1.0, 2.5, 6.0, 30.0, 400.0):
+        assert t_survival(statistic, degrees) == pytest.approx(stats.t.sf(statistic, degrees), rel=1e-9)
+    for probability in (0.01, 0.4, 0.5, 0.95, 0.99, 0.9999):
+        assert t_quantile(probability, degrees) == pytest.approx(stats.t.ppf(probability, degrees), abs=1e-9)
+
+
+def test_the_normal_tail_agrees_with_scipy_far_out_too() -> None:
+    z = np.array([-9.0, -1.0, 0.0, 0.3, 2.326, 8.0, 30.0])
+    assert normal_survival(z) == pytest.approx(stats.norm.sf(z), rel=1e-12)
 
 
 def test_holm_of_a_worked_example() -> None:

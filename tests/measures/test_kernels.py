@@ -77,3 +77,20 @@ def test_collectives_are_known_by_name() -> None:
     assert is_communication("ncclKernel_AllReduce_RING_LL_Sum_float")
     assert is_communication("void ncclDevKernel_Generic(ncclDevComm*)")
     assert not is_communication("elementwise_kernel")
+
+
+def test_families_are_split_by_precision_and_sum_to_the_kernel_time() -> None:
+    builder = TraceBuilder()
+    builder.kernel(_VECTOR, 0, 5)
+    builder.kernel(_UNROLLED, 5, 9)
+    builder.kernel("nvjet_sm90_hsh_64x32_64x16_1x2_h_bz_splitK_NTT", 9, 29)
+    for i in range(60):
+        builder.kernel(f"small_{chr(97 + i % 26)}{chr(97 + i // 26)}", 30 + i, 31 + i)
+    report = measure_kernels(builder.build(), steps_of()).report
+    assert [(f.family, f.precision, f.count, f.time_ns) for f in report.families[:2]] == [
+        ("nvjet gemm hsh", "fp16", 1, 20_000),
+        ("elementwise add float", "fp32", 2, 9_000),
+    ]
+    # 62 families, of which 40 are named
+    assert [(f.family, f.count) for f in report.families[40:]] == [("other", 22)]
+    assert sum(f.time_ns for f in report.families) == report.time_sum_ns

@@ -259,7 +259,8 @@ def test_memory_and_sampled_counters_become_tracks() -> None:
     assert track(timeline, "counter:memory_allocated:0").counter_value == [512.0, 1024.0]
     assert track(timeline, "counter:memory_reserved:0").unit == "B"
     # the sample far outside the recording is not drawn
-    assert track(timeline, "counter:sampled:gpu0 utilization.gpu [%]").counter_value == [37.0]
+    sampled = track(timeline, "counter:sampled:gpu0 utilization.gpu [%]")
+    assert (sampled.title, sampled.unit, sampled.counter_value) == ("gpu0 utilization.gpu", "%", [37.0])
 
 
 def test_a_trace_without_intervals_gives_an_empty_timeline() -> None:

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("torch")
 
 from traceanalyzer.errors import UsageError
+from traceanalyzer.readers.run_folder import read_run_folder
 from traceanalyzer.recording.script import script_words
 
 pytestmark = pytest.mark.torch
@@ -42,7 +43,7 @@ def record(folder: Path, *words: str, script: str = TRAIN, epochs: str = "50") -
     (folder / "train.py").write_text(script)
     command = [sys.executable, "-m", "traceanalyzer.recording", "script", "--out", str(folder / "RUN"), "--steps", "3"]
     command += [*words, "--", "python", str(folder / "train.py"), epochs]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=300)
 
 
 def test_training_batches_are_steps_and_validation_batches_are_not(tmp_path: Path) -> None:
@@ -105,3 +106,30 @@ def test_the_interpreter_is_left_out(command: tuple[str, ...], words: list[str])
 def test_what_cannot_be_run_is_refused(command: tuple[str, ...], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         script_words(command)
+
+
+DISTRIBUTED = """
+import torch, torch.distributed as dist
+from torch.utils.data import DataLoader, TensorDataset
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 1))
+for epoch in range(50):
+    for (x,) in DataLoader(TensorDataset(torch.randn(64, 8)), batch_size=8):
+        model(x).sum().backward()
+"""
+
+
+def test_every_rank_of_a_distributed_run_leaves_its_recording_in_one_folder(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(DISTRIBUTED)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command += ["-m", "traceanalyzer.recording", "script", "--out", str(tmp_path / "RUN"), "--steps=2"]
+    command += ["--", str(tmp_path / "train.py")]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=300)
+    assert finished.returncode == 0, finished.stderr
+    run = read_run_folder(tmp_path / "RUN")
+    assert [(recording.path.name, recording.rank) for recording in run.recordings] == [
+        ("rank0.pt.trace.json.gz", 0), ("rank1.pt.trace.json.gz", 1),
+    ]  # fmt: skip
+    assert [recording.recorder["ddp"] for recording in run.recordings] == [
+        {"rank": 0, "world_size": 2}, {"rank": 1, "world_size": 2},
+    ]  # fmt: skip

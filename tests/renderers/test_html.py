@@ -11,12 +11,13 @@ import pytest
 from tests.sample_analysis import HOSTILE, MS, cpu_only_analysis, hostile_analysis, sample_analysis
 from traceanalyzer.renderers.embed import script_json
 from traceanalyzer.renderers.html import page_script, render_html
+from traceanalyzer.renderers.html_answer import cards, headline, lower_first
 from traceanalyzer.renderers.html_palette import CAUSE_MEANING, GROUP_OF
 from traceanalyzer.renderers.html_timeline import timeline_payload
-from traceanalyzer.renderers.html_view import headline, lower_first, matrix, step_bar
-from traceanalyzer.results.analysis import Analysis
-from traceanalyzer.results.finding import Episode
-from traceanalyzer.results.vocabulary import CAUSES, StepClass
+from traceanalyzer.renderers.html_view import left_out, matrix, range_rows, step_bar
+from traceanalyzer.results.analysis import Analysis, DroppedRecords, ObserverReport, RangeReport
+from traceanalyzer.results.finding import Episode, Saving
+from traceanalyzer.results.vocabulary import CAUSES, Basis, FindingKind, StepClass
 
 
 class Outline(HTMLParser):
@@ -118,21 +119,123 @@ def test_the_answer_names_the_busy_share_the_cause_and_what_fixing_it_gives(outl
 def test_a_bound_is_called_at_most() -> None:
     analysis = msgspec.structs.replace(sample_analysis(), plan=[])
     bar = step_bar(analysis.ranks[0])
-    assert headline(analysis, bar)[1] == "Fixing it can win at most 18.0 ms of the mean step of 70.0 ms."
+    first = msgspec.structs.replace(
+        analysis.findings[0], saving_per_step_ns=Saving(low=0, high=18 * MS, basis=Basis.BOUND)
+    )
+    bounded = msgspec.structs.replace(analysis, findings=[first])
+    assert headline(bounded, bar)[1] == (
+        "Removing all of it would win at most 18.0 ms: the step without the profiler from 52.0 ms to 34.0 ms at best."
+    )
+    assert cards(bounded, FindingKind.FAULT)[0].gain == "≤ 18.0 ms"
 
 
-def test_an_episode_is_set_against_the_mean_step_with_episodes_which_the_page_says_it_leaves_out_of_the_bar() -> None:
+def test_an_estimate_below_its_bound_is_called_about() -> None:
+    analysis = msgspec.structs.replace(sample_analysis(), plan=[])
+    # the sample's first finding: likely 16.2 ms, at most 18 ms
+    assert headline(analysis, step_bar(analysis.ranks[0]))[1] == (
+        "Fixing it would take the step without the profiler from 52.0 ms to about 35.8 ms."
+    )
+    card = cards(analysis, FindingKind.FAULT)[0]
+    assert (card.gain, card.basis) == ("≈ 16.2 ms", "estimate")
+
+
+def test_savings_are_set_against_the_step_without_the_profiler_where_it_was_measured() -> None:
+    analysis = msgspec.structs.replace(sample_analysis(), plan=[])
+    rank = analysis.ranks[0]
+    observer = ObserverReport(
+        profiled_step_ns=70 * MS, unprofiled_step_ns=56 * MS, inflation=1.25, inflation_by_phase={"forward": 1.5}
+    )
+    rank = msgspec.structs.replace(rank, observer=observer)
+    analysis = msgspec.structs.replace(analysis, ranks=[rank])
+    assert headline(analysis, step_bar(rank))[1] == (
+        "Fixing it would take the step without the profiler from 56.0 ms to about 39.8 ms."
+    )
+    page = " ".join(text.strip() for _, text in Outline(render_html(analysis)).texts)
+    assert "without one a step takes 56.0 ms ( 1.25 times as long with it)" in page
+    assert "forward 1.50" in page
+
+
+def test_a_limiter_alone_is_the_answer_and_is_not_called_a_mistake() -> None:
+    analysis = msgspec.structs.replace(sample_analysis(), plan=[])
+    only = [f for f in analysis.findings if f.kind is FindingKind.LIMITER]
+    analysis = msgspec.structs.replace(analysis, findings=only)
+    sentence, outlook = headline(analysis, step_bar(analysis.ranks[0]))
+    assert sentence.endswith("the host cannot launch kernels fast enough.")
+    assert outlook.startswith("Nothing here is set up wrongly; this is what bounds the step.")
+
+
+def test_a_partial_recording_says_so_before_any_number() -> None:
+    analysis = sample_analysis()
+    rank = analysis.ranks[0]
+    integrity = msgspec.structs.replace(
+        rank.integrity,
+        verdict="partial",
+        dropped=[DroppedRecords(reason="cut off in the middle", count=3, example="{")],
+    )
+    partial = msgspec.structs.replace(analysis, ranks=[msgspec.structs.replace(rank, integrity=integrity)])
+    page = render_html(partial)
+    assert page.index("Part of this recording is missing") < page.index('<h1 id="answer">')
+    assert "3 records were left out: cut off in the middle." in page
+    assert "Part of this recording is missing" not in render_html(analysis)
+
+
+def test_ranges_show_their_projection_and_leave_step_marks_to_the_steps_table() -> None:
+    analysis = sample_analysis()
+    rank = analysis.ranks[0]
+    mark = rank.steps.name[0] if rank.steps.name else "ProfilerStep#0"
+    ranges = [
+        RangeReport(
+            name=name,
+            domain="",
+            count=count,
+            time_ns=9 * MS,
+            activities=4,
+            projected_ns=8 * MS,
+            projected_idle_ns=6 * MS,
+        )
+        for name, count in ((HOSTILE, 3), (mark, 1))
+    ]
+    rank = msgspec.structs.replace(rank, ranges=ranges)
+    assert [r.name for r in range_rows(rank)] == [HOSTILE]
+    page = render_html(msgspec.structs.replace(analysis, ranks=[rank]))
+    row = page[page.index('id="ranges-0"') :]
+    assert HOSTILE not in page
+    for expected in ('value="3000000"', 'value="8000000"', 'value="6000000"', "75.0 %"):
+        assert expected in row
+
+
+def test_an_episode_is_set_against_the_mean_step_with_episodes_and_the_bar_shows_it() -> None:
     analysis = sample_analysis()
     rank = analysis.ranks[0]
     classes = [*[StepClass.STEADY] * 4, StepClass.EPISODIC]
     rank = msgspec.structs.replace(rank, steps=msgspec.structs.replace(rank.steps, step_class=classes))
     first = msgspec.structs.replace(analysis.findings[0], episode=Episode(ns=90 * MS, per_1000_steps=200.0))
     episodic = msgspec.structs.replace(analysis, ranks=[rank], plan=[], findings=[first])
-    sentence, outlook = headline(episodic, step_bar(rank))
-    assert "of the time in steady steps" in sentence
-    # (64 + 67 + 70 + 73 + 76) / 5
-    assert outlook == "Fixing it can win at most 18.0 ms of the mean step, episodes included, of 70.0 ms."
-    assert "Not in this bar: 1 episodic step of 76.0 ms" in render_html(episodic)
+    sentence, outlook = headline(episodic, step_bar(rank, episodes=True))
+    assert "in steady steps" not in sentence
+    # (64 + 67 + 70 + 73 + 76) / 5 as recorded, of which 16.2 are won
+    unobserved = ObserverReport()
+    bare = msgspec.structs.replace(episodic, ranks=[msgspec.structs.replace(rank, observer=unobserved)])
+    outlook = headline(bare, step_bar(rank, episodes=True))[1]
+    assert outlook == (
+        "It costs 90.0 ms each time, in 20 % of the steps of this recording. "
+        "Fixing it would take the mean step, episodes included, from 70.0 ms to about 53.8 ms."
+    )
+    page = render_html(episodic)
+    assert "4 steady steps and 1 episodic exactly: 350,000,000 ns" in page
+    assert "Not in this bar" not in page
+
+
+def test_episodes_that_are_not_the_answer_are_left_out_of_the_bar_and_the_page_says_so() -> None:
+    analysis = sample_analysis()
+    rank = analysis.ranks[0]
+    classes = [*[StepClass.STEADY] * 4, StepClass.EPISODIC]
+    rank = msgspec.structs.replace(rank, steps=msgspec.structs.replace(rank.steps, step_class=classes))
+    assert left_out(rank) == ["1 episodic step of 76.0 ms"]
+    assert left_out(rank, episodes=True) == []
+    steady = msgspec.structs.replace(analysis, ranks=[rank])
+    assert "in steady steps" in headline(steady, step_bar(rank))[0]
+    assert "Not in this bar: 1 episodic step of 76.0 ms" in render_html(steady)
 
 
 def test_the_bar_adds_up_to_the_steady_steps_exactly() -> None:
@@ -176,8 +279,8 @@ def test_every_finding_that_fired_is_shown_with_gain_basis_confidence_place_and_
     shown = " ".join(text.strip() for _, text in outline.texts)
     for expected in (
         "Batches are loaded in the training process",
-        "≤ 16.2 ms",
-        "upper bound",
+        "≈ 16.2 ms",
+        "estimate",
         "95 % confident",
         "train.py:41",
         "Set num_workers to 4 in the DataLoader at train.py:41.",

@@ -37,10 +37,6 @@ def test_bars_have_lengths_in_proportion_to_their_shares() -> None:
     assert max(per_cell) == pytest.approx(min(per_cell), rel=0.1)
 
 
-def test_recording_without_faults_says_nothing_to_fix() -> None:
-    assert render_terminal(without_faults(sample_analysis())).startswith("Nothing to fix")
-
-
 def test_recording_without_gpu_activity_says_so_instead_of_all_idle() -> None:
     text = render_terminal(cpu_only_analysis())
     assert text.startswith("No GPU activity")

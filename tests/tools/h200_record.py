@@ -20,8 +20,8 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Iterable
-from contextlib import closing
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,12 +41,14 @@ class Run:
         words: Options of ``record yolo``.
         limit_s: Time after which it is stopped.
         profiler: ``torch`` or ``nsys``.
+        busy_processes: Processes that only count, started beside the recording to load the host.
     """
 
     name: str
     words: tuple[str, ...] = ()
     limit_s: int = 75
     profiler: str = "torch"
+    busy_processes: int = 0
 
 
 def fault(name: str, *words: str, steps: int = 4, limit_s: int = 75) -> Run:
@@ -56,9 +58,12 @@ def fault(name: str, *words: str, steps: int = 4, limit_s: int = 75) -> Run:
 
 
 BASE = ("--steps=4", "--set=nbs=16")
+# an optimizer with a fused form, so that the step's end is not one kernel per parameter
+LARGE = ("--set=optimizer=SGD", "--set=batch=40", "--set=nbs=40", "--settle=6", "--unprofiled=8", "--images=1200")
+REPEAT = ("--steps=10", "--set=nbs=16", "--set=optimizer=SGD", "--settle=6", "--unprofiled=8")
 RUNS = (
     Run("good", BASE),
-    fault("healthy", "--settle=8", "--unprofiled=16", "--set=nbs=24", steps=2, limit_s=120),
+    fault("healthy", *LARGE, steps=3, limit_s=150),
     fault("single-process-loader"),
     fault("few-workers", "--unprofiled=12"),
     fault("slow-storage", "--unprofiled=12", limit_s=90),
@@ -89,15 +94,11 @@ RUNS = (
     Run("nsys-good", ("--steps=6", "--set=nbs=16"), 110, "nsys"),
     Run("nsys-single-process-loader", ("--fault=single-process-loader", "--steps=4", "--set=nbs=16"), 110, "nsys"),
     Run("nsys-empty-cache", ("--fault=empty-cache", "--steps=4", "--set=nbs=16"), 110, "nsys"),
-    Run("nsys-healthy", ("--fault=healthy", "--steps=3", "--settle=8", "--unprofiled=10", "--set=nbs=24"), 140, "nsys"),
-    Run(
-        "healthy-960",
-        (
-            "--fault=healthy", "--set=imgsz=960", "--set=batch=32", "--set=nbs=32", "--steps=2", "--settle=8",
-            "--unprofiled=16",
-        ),
-        120,
-    ),
+    Run("nsys-healthy", ("--fault=healthy", "--steps=3", *LARGE), 160, "nsys"),
+    # one configuration again and again, with and without other work on the host: what a release gate must not call
+    # a regression
+    *(Run(f"repeat-{number}", REPEAT, 60) for number in range(1, 9)),
+    *(Run(f"loaded-{number}", REPEAT, 75, busy_processes=12) for number in range(1, 5)),
 )  # fmt: skip
 TINY = (
     "--imgsz=64", "--set=imgsz=64", "--set=batch=2", "--set=workers=2", "--set=model=yolo11n.yaml", "--settle=2",
@@ -133,6 +134,7 @@ def main() -> int:
                 continue
         row = summarise(run, folder)
         rows.append(row)
+        drop_arrows(folder)
         say(f"{row}  [{time.monotonic() - start:.0f} s]")
         packer.add(folder)
         (folder / ".packed").touch()
@@ -180,7 +182,7 @@ def record(run: Run, folder: Path, limit_s: float, options: argparse.Namespace) 
     command += [f"--dataset-dir={options.work / 'data'}", f"--out={folder}"]
     log = options.work / f"{run.name}.log"
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}".rstrip(":")}
-    with log.open("w") as file:
+    with log.open("w") as file, loaded_host(run.busy_processes):
         process = subprocess.Popen(command, stdout=file, stderr=file, env=environment, start_new_session=True)
         try:
             code = process.wait(timeout=limit_s)
@@ -192,6 +194,31 @@ def record(run: Run, folder: Path, limit_s: float, options: argparse.Namespace) 
     if code or state_of(folder) != "complete":
         return f"exit code {code}, state {state_of(folder)}; {tail(log)}"
     return None
+
+
+@contextmanager
+def loaded_host(processes: int) -> Iterator[None]:
+    """Keep that many processes counting meanwhile."""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
+def drop_arrows(folder: Path) -> None:
+    """Leave out of every trace what repeats what correlation ids say; it is half of the file."""
+    sys.path.insert(0, str(ROOT))
+    from tests.tools.trim_kineto import load, save, trim
+
+    for path in folder.glob("*.pt.trace.json.gz"):
+        document = load(path)
+        names = [event["name"] for event in document["traceEvents"] if "name" in event]
+        steps = {int(name.split("#")[1]) for name in names if name.startswith("ProfilerStep#")}
+        if steps:
+            save(trim(document, min(steps), max(steps) + 1, path.name.removesuffix(".gz")), path)
 
 
 def tail(log: Path) -> str:
@@ -308,6 +335,9 @@ class Packer:
     def add(self, folder: Path) -> None:
         """Add what is kept of a run folder; exports are compressed, reports stay behind."""
         members = []
+        document = folder / "run.json"
+        if (folder / "nsys.sqlite").exists():
+            document.write_text(document.read_text().replace('"nsys.sqlite"', '"nsys.sqlite.gz"'))
         for file in sorted(folder.iterdir()):
             if file.suffix == ".sqlite":
                 packed = file.with_name(file.name + ".gz")

@@ -25,6 +25,10 @@ COMMANDS: dict[str, str] = {
     "record": "traceanalyzer.cli.record:app",
     "analyze": "traceanalyzer.cli.analyze:analyze",
     "report": "traceanalyzer.cli.report:report",
+    "compare": "traceanalyzer.cli.compare:compare",
+    "redact": "traceanalyzer.cli.redact:redact",
+    "baseline": "traceanalyzer.cli.baseline:app",
+    "trend": "traceanalyzer.cli.trend:trend",
     "explain": "traceanalyzer.cli.explain:explain",
     "rules": "traceanalyzer.cli.rules:rules",
     "demo": "traceanalyzer.cli.demo:demo",
@@ -35,18 +39,25 @@ COMMANDS: dict[str, str] = {
 _ClickError: type[Any] = typer.BadParameter.__mro__[2]
 
 
-def make_app() -> typer.Typer:
-    """Build the application from the registry."""
+def make_app(only: str | None = None) -> typer.Typer:
+    """Build the application from the registry.
+
+    Args:
+        only: Leave out every other command: importing them all takes longer than some commands run.
+    """
     app = typer.Typer(
         name="traceanalyzer",
         help="Why was the GPU idle? Reads PyTorch-profiler and Nsight Systems recordings and names the root causes.",
         no_args_is_help=True,
         add_completion=False,
+        rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_top)
     for name, target in COMMANDS.items():
+        if only is not None and name != only:
+            continue
         module, function = target.split(":")
         command: Callable[..., None] | typer.Typer = getattr(import_module(module), function)
         if isinstance(command, typer.Typer):
@@ -68,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(arguments) if arguments is not None else sys.argv[1:]
     try:
         # not app(): that turns interrupts and closed pipes into exit codes of its own before they can be told apart
-        command = typer.main.get_command(make_app())
+        command = typer.main.get_command(make_app(words[0] if words and words[0] in COMMANDS else None))
         with command.make_context("traceanalyzer", words) as context:
             command.invoke(context)
         sys.stdout.flush()

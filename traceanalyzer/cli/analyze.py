@@ -31,6 +31,19 @@ MarkdownOption = Annotated[
     Path | None,
     typer.Option("--markdown", metavar="FILE", readable=False, help="Write a report for a pull-request comment."),
 ]
+PerfettoOption = Annotated[
+    Path | None,
+    typer.Option("--perfetto", metavar="FILE", readable=False, help="Write an annotated trace for ui.perfetto.dev."),
+]
+
+
+RedactOption = Annotated[
+    bool, typer.Option("--redact", help="Leave names of users, hosts, folders and containers out of the reports.")
+]
+TensorBoardOption = Annotated[
+    Path | None,
+    typer.Option("--tensorboard", metavar="LOGDIR", readable=False, help="Write scalars and plots for TensorBoard."),
+]
 
 
 def analyze(
@@ -41,6 +54,8 @@ def analyze(
     html: HtmlOption = None,
     json: JsonOption = None,
     markdown: MarkdownOption = None,
+    perfetto: PerfettoOption = None,
+    tensorboard: TensorBoardOption = None,
     step_marker: Annotated[
         str | None, typer.Option(metavar="NAME", help="The range that marks a training step, when it is not found.")
     ] = None,
@@ -57,6 +72,7 @@ def analyze(
     fail_on: Annotated[
         Severity | None, typer.Option(help="Exit with 1 when a finding is at least this severe.")
     ] = None,
+    redact: RedactOption = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also say how long each stage took.")] = False,
 ) -> None:
     """Find out why the GPU was idle.
@@ -65,6 +81,10 @@ def analyze(
     analysed; 1: --fail-on fired; 2: no usable input.
     """
     selection = parse_steps(steps) if steps is not None else None
+    if tensorboard is not None:
+        from traceanalyzer.renderers.tensorboard import require_tensorboard
+
+        require_tensorboard()  # before the recording is read, which can take long
 
     from traceanalyzer.cli.output import ReadProgress, show, write_reports
     from traceanalyzer.pipeline import analyze as run
@@ -82,9 +102,21 @@ def analyze(
             progress=progress.update,
             timings=timings,
         )
-    if html is None and json is None and markdown is None:
+    if redact:
+        from traceanalyzer.results.redaction import redact_analysis
+
+        analysis = redact_analysis(analysis)
+    if html is None and json is None and markdown is None and perfetto is None and tensorboard is None:
         html = DEFAULT_REPORT
-    written = write_reports(analysis, html=html, json=json, markdown=markdown, timings=timings)
+    written = write_reports(
+        analysis,
+        html=html,
+        json=json,
+        markdown=markdown,
+        perfetto=perfetto,
+        tensorboard=tensorboard,
+        timings=timings,
+    )
     show(analysis, written, timings if verbose else None)
     if fail_on is not None and reaches(analysis, fail_on):
         raise typer.Exit(1)

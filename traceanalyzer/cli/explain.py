@@ -16,9 +16,10 @@ def explain(
 
     page = page_of(code)
     if sys.stdout.isatty():
-        from rich.console import Console
         from rich.markdown import Markdown
 
-        Console().print(Markdown(page))
+        from traceanalyzer.cli.console import Terminal
+
+        Terminal().print(Markdown(page))
     else:
         typer.echo(page)

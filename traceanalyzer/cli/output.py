@@ -72,19 +72,20 @@ def write_reports(
     html: Path | None = None,
     json: Path | None = None,
     markdown: Path | None = None,
+    perfetto: Path | None = None,
+    tensorboard: Path | None = None,
     timings: MutableMapping[str, float] | None = None,
 ) -> list[Path]:
     """Render and write the reports asked for; ``-`` is standard output.
 
     Returns:
-        The files written, in the order html, json, markdown.
+        What was written, in the order html, json, markdown, perfetto, TensorBoard's log directory.
 
     Raises:
         UsageError: Two reports were given one name, or one cannot be written.
     """
-    wanted = [path for path in (html, json, markdown) if path is not None]
-    if len({path if path == STDOUT else path.resolve() for path in wanted}) < len(wanted):
-        raise UsageError("two reports were given the same name; each needs its own file")
+    wanted = [path for path in (html, json, markdown, perfetto) if path is not None]
+    check_names(wanted)
     begun = time.perf_counter()
     if html is not None:
         from traceanalyzer.renderers.html import render_html
@@ -98,22 +99,41 @@ def write_reports(
         from traceanalyzer.renderers.markdown import render_markdown
 
         write_report(markdown, render_markdown(analysis))
+    if perfetto is not None:
+        from traceanalyzer.renderers.perfetto import render_perfetto
+
+        write_report(perfetto, render_perfetto(analysis))
+    if tensorboard is not None:
+        from traceanalyzer.renderers.tensorboard import render_tensorboard
+
+        write_folder(tensorboard, render_tensorboard(analysis))
+        wanted.append(tensorboard)
     if timings is not None:
         timings["render"] = time.perf_counter() - begun
     return wanted
+
+
+def check_names(wanted: Sequence[Path]) -> None:
+    """Refuse two reports of one name.
+
+    Raises:
+        UsageError: Two of the names are one file.
+    """
+    if len({path if path == STDOUT else path.resolve() for path in wanted}) < len(wanted):
+        raise UsageError("two reports were given the same name; each needs its own file")
 
 
 def show(analysis: Analysis, written: Sequence[Path], timings: Mapping[str, float] | None = None) -> None:
     """Print the summary and where the reports are; nothing where a report itself went to standard output."""
     if STDOUT in written:
         return
-    from rich.console import Console
     from rich.text import Text
 
+    from traceanalyzer.cli.console import Terminal
     from traceanalyzer.renderers.terminal import print_summary
     from traceanalyzer.renderers.text import visible
 
-    console = Console(highlight=False)
+    console = Terminal(highlight=False)
     print_summary(analysis, console)
     if written:
         console.print(Text("\nReports: " + ", ".join(visible(str(path)) for path in written)), soft_wrap=True)
@@ -141,12 +161,31 @@ def write_report(path: Path, text: str) -> None:
             ) as stream:  # a device or a pipe cannot be renamed over
                 stream.write(text)
             return
-        _replace(path.resolve(), text)
+        _replace(path.resolve(), text.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise UsageError(f"{path}: the report could not be written: {error.strerror or error}") from error
 
 
-def _replace(path: Path, text: str) -> None:
+def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files below a folder, made where it is missing; files of other names stay.
+
+    Args:
+        folder: The folder.
+        files: Contents by path relative to it.
+
+    Raises:
+        UsageError: They cannot be written there.
+    """
+    try:
+        for name, content in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _replace(path.resolve(), content)
+    except OSError as error:
+        raise UsageError(f"{folder}: could not be written to: {error.strerror or error}") from error
+
+
+def _replace(path: Path, content: bytes) -> None:
     # resolve() above: a report behind a symbolic link is replaced, not the link
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "it is a folder")
@@ -156,8 +195,8 @@ def _replace(path: Path, text: str) -> None:
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
     handle, aside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
         Path(aside).chmod(mode)
         Path(aside).replace(path)
     except BaseException:

@@ -7,13 +7,15 @@ from typing import Annotated
 
 import typer
 
-from traceanalyzer.cli.analyze import DEFAULT_REPORT, HtmlOption, MarkdownOption
+from traceanalyzer.cli.analyze import DEFAULT_REPORT, HtmlOption, MarkdownOption, PerfettoOption, RedactOption
 
 
 def report(
     analysis: Annotated[Path, typer.Argument(metavar="ANALYSIS.json", help="What 'analyze --json' wrote.")],
     html: HtmlOption = None,
     markdown: MarkdownOption = None,
+    redact: RedactOption = False,
+    perfetto: PerfettoOption = None,
 ) -> None:
     """Render an analysis again, without its recording.
 
@@ -23,6 +25,10 @@ def report(
     from traceanalyzer.results.document import load_analysis
 
     document = load_analysis(analysis)
-    if html is None and markdown is None:
+    if redact:
+        from traceanalyzer.results.redaction import redact_analysis
+
+        document = redact_analysis(document)
+    if html is None and markdown is None and perfetto is None:
         html = DEFAULT_REPORT
-    show(document, write_reports(document, html=html, markdown=markdown))
+    show(document, write_reports(document, html=html, markdown=markdown, perfetto=perfetto))

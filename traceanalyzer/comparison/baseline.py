@@ -6,8 +6,10 @@ import warnings
 
 import numpy as np
 
+from traceanalyzer.comparison.configuration import find_differences
 from traceanalyzer.comparison.samples import FloatArray, Run
-from traceanalyzer.results.baseline import BaselineRun
+from traceanalyzer.errors import UsageError
+from traceanalyzer.results.baseline import Baseline, BaselineRun, Release
 
 MAX_POSITION_STEPS = 50  # a +50 µs gap is found in 97 % of cases at 50 steps; more only make the file larger
 
@@ -55,6 +57,8 @@ def baseline_run(run: Run) -> BaselineRun:
         h2d_time_ns=run.h2d_time_ns,
         h2d_overlapped_ns=run.h2d_overlapped_ns,
         peak_reserved_bytes=run.peak_reserved_bytes,
+        steps_are_marked=run.steps_are_marked,
+        kernel_totals=run.kernel_totals,
     )
 
 
@@ -91,6 +95,8 @@ def run_of(stored: BaselineRun, release: str) -> Run:
         recorded_with=stored.recorded_with,
         format=stored.format,
         ranks=stored.ranks,
+        steps_are_marked=stored.steps_are_marked,
+        kernel_totals=stored.kernel_totals,
     )
 
 
@@ -100,3 +106,35 @@ def _ints(values: FloatArray) -> list[int]:
 
 def _arrays(series: dict[str, list[int]]) -> dict[str, FloatArray]:
     return {k: np.array(v, dtype=np.float64) for k, v in series.items()}
+
+
+def update_baseline(baseline: Baseline, runs: list[Run], release: str | None) -> tuple[Baseline, str]:
+    """Put the runs of a release into a baseline.
+
+    Args:
+        baseline: What there was.
+        runs: All runs of the release; they must have been recorded alike.
+        release: Its name; an existing release of that name is replaced in its place, another is added at the end.
+            None numbers it.
+
+    Returns:
+        The baseline, and the release's name.
+
+    Raises:
+        UsageError: Runs of the release differ in hardware or configuration, so they are not runs of one thing.
+    """
+    for other in runs[1:]:
+        stopping = [d for d in find_differences(runs[:1], [other])[0] if d.stops]
+        if stopping:
+            listed = "; ".join(f"{d.setting}: {d.base} → {d.candidate}" for d in stopping)
+            raise UsageError(f"{other.label}: not recorded like {runs[0].label} ({listed}); one release, one setting")
+    names = [r.name for r in baseline.releases]
+    if release is None:
+        number = len(names) + 1
+        while str(number) in names:
+            number += 1
+        release = str(number)
+    new = Release(name=release, runs=[baseline_run(r) for r in runs])
+    if release in names:
+        return Baseline(releases=[new if r.name == release else r for r in baseline.releases]), release
+    return Baseline(releases=[*baseline.releases, new]), release

@@ -15,6 +15,7 @@ from traceanalyzer.comparison.options import METRICS, WANTED_STEPS, Budget, Comp
 from traceanalyzer.comparison.positions import compare_families, compare_positions, compare_spikes
 from traceanalyzer.comparison.samples import Run, align_positions, load_run
 from traceanalyzer.comparison.statistics import moderated_t
+from traceanalyzer.comparison.totals import compare_totals
 from traceanalyzer.errors import UsageError
 from traceanalyzer.results.analysis import Analysis, Tool
 from traceanalyzer.results.comparison import (
@@ -106,6 +107,11 @@ def compare_runs(
         *compare_spikes(base, candidate),
         *compare_causes(base, candidate),
     ]
+    totals = compare_totals(base, candidate)
+    tests += totals
+    if totals:
+        named = "; ".join(t.detail for t in totals[:3])
+        notes.append(f"Steps are inferred, so totals of the recordings count too: {named}.")
     tests.sort(key=_importance)
     deciding = [t for t in tests if _decides(t, options.gated)]
     budgets = [_check_budget(b, candidate) for b in options.budgets]

@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 
+from traceanalyzer.comparison.distributions import t_quantile, t_survival
 from traceanalyzer.comparison.options import EQUIVALENCE, HOST_GUARD, Metric
 from traceanalyzer.comparison.samples import FloatArray, Run
-from traceanalyzer.comparison.statistics import ALPHA, Fit, holm, moderated_t, runs_needed, t_quantile, t_survival
+from traceanalyzer.comparison.statistics import ALPHA, Fit, holm, moderated_t, runs_needed
 from traceanalyzer.results.comparison import Family, Test, Verdict
 from traceanalyzer.units import NS_PER_MS, format_ns
 
@@ -107,7 +108,7 @@ def compare_causes(base: list[Run], candidate: list[Run]) -> list[Test]:
                 floor_relative=CAUSE_FLOOR_RELATIVE if fit is not None else None,
                 floor_absolute=CAUSE_FLOOR_NS if fit is not None else None,
                 verdict=verdict,
-                method="moderated t on log run means" if fit is not None else "difference of means; follows host speed",
+                method="moderated t on run means" if fit is not None else "difference of means; follows host speed",
                 detail=f"idle from {cause}: {format_ns(before)} → {format_ns(after)} per step",
                 samples_base=sum(r.steps for r in base),
                 samples_candidate=sum(r.steps for r in candidate),
@@ -142,11 +143,20 @@ def _cause(run: Run, cause: str) -> FloatArray:
 
 
 def _fit_cause(cause: str, base: list[Run], candidate: list[Run]) -> Fit:
-    def logs(run: Run) -> tuple[FloatArray, FloatArray]:
-        return np.log(np.maximum(_cause(run, cause), CAUSE_FLOOR_NS / 10)), np.zeros(run.steps)
+    """Compare means in ns: a cause may be absent from most steps, where a logarithm would see nothing but noise.
+
+    The prior run-to-run spread is relative to the larger side, so that a cause appearing from nothing has one too.
+    """
+    level = max(float(np.mean([_cause(r, cause).mean() for r in side])) for side in (base, candidate))
+
+    def values(run: Run) -> tuple[FloatArray, FloatArray]:
+        return _cause(run, cause), np.zeros(run.steps)
 
     return moderated_t(
-        [logs(r) for r in base], [logs(r) for r in candidate], prior_sd=CAUSE_PRIOR_SD, adjust_host=False
+        [values(r) for r in base],
+        [values(r) for r in candidate],
+        prior_sd=CAUSE_PRIOR_SD * max(level, CAUSE_FLOOR_NS),
+        adjust_host=False,
     )
 
 

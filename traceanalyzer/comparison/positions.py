@@ -25,6 +25,7 @@ from traceanalyzer.comparison.statistics import (
 from traceanalyzer.results.comparison import Family, Test, Verdict
 from traceanalyzer.units import format_ns
 
+OTHER_FAMILIES = "other"  # what a document calls the families it does not list
 REPORTED_POSITIONS = 20
 MIN_PRESENT = 0.5  # a position must exist in half of the steps of each side to be tested
 
@@ -58,17 +59,19 @@ def compare_positions(base: list[Run], candidate: list[Run]) -> list[Test]:
     columns = np.flatnonzero(present)
     if not len(columns):
         return []
-    u, p_worse = mann_whitney_greater(before[:, columns], after[:, columns], MIN_AUTOCORRELATION_STEPS)
-    _, p_better = mann_whitney_greater(after[:, columns], before[:, columns], MIN_AUTOCORRELATION_STEPS)
-    adjusted_worse, adjusted_better = holm(p_worse), holm(p_better)
     change = median_after[columns] - median_before[columns]
     scale = np.maximum(np.abs(median_before[columns]), 1.0)
     large = (np.abs(change) > POSITION_FLOOR_NS) & (np.abs(change) / scale > POSITION_FLOOR_RELATIVE)
     tests = []
     for worse in (True, False):
-        adjusted = adjusted_worse if worse else adjusted_better
-        hits = np.flatnonzero((adjusted < ALPHA) & large & ((change > 0) if worse else (change < 0)))
-        for hit in hits[np.argsort(-np.abs(change[hits]), kind="stable")][:REPORTED_POSITIONS]:
+        # only what exceeds the floors can be reported, so only that is ranked; the correction counts every position
+        tested = np.flatnonzero(large & ((change > 0) if worse else (change < 0)))
+        first, second = (before, after) if worse else (after, before)
+        u, p = mann_whitney_greater(first[:, columns[tested]], second[:, columns[tested]], MIN_AUTOCORRELATION_STEPS)
+        adjusted = holm(p, total=len(columns))
+        hits = np.flatnonzero(adjusted < ALPHA)
+        for turn in hits[np.argsort(-np.abs(change[tested[hits]]), kind="stable")][:REPORTED_POSITIONS]:
+            hit = tested[turn]
             column = int(columns[hit])
             previous = names[column - 1] if column else "the step's start"
             tests.append(
@@ -79,13 +82,14 @@ def compare_positions(base: list[Run], candidate: list[Run]) -> list[Test]:
                     base=float(median_before[column]),
                     candidate=float(median_after[column]),
                     change=float(change[hit] / scale[hit]),
-                    statistic=float(u[hit]),
-                    p=float(p_worse[hit] if worse else p_better[hit]),
-                    p_adjusted=float(adjusted[hit]),
+                    statistic=float(u[turn]),
+                    p=float(p[turn]),
+                    p_adjusted=float(adjusted[turn]),
                     floor_relative=POSITION_FLOOR_RELATIVE,
                     floor_absolute=POSITION_FLOOR_NS,
                     samples_base=int((~np.isnan(before[:, column])).sum()),
                     samples_candidate=int((~np.isnan(after[:, column])).sum()),
+                    position=column,
                     verdict=Verdict.REGRESSION if worse else Verdict.IMPROVEMENT,
                     method="Mann–Whitney on host intervals divided by the step's median ratio",
                     detail=(
@@ -197,6 +201,17 @@ def _by_step_ratio(intervals: FloatArray, reference: FloatArray) -> FloatArray:
 
 
 def _families(runs: list[Run], names: list[str]) -> FloatArray:
-    return np.concatenate(
-        [np.column_stack([r.kernel_family_ns.get(n, np.zeros(r.steps)) for n in names]) for r in runs]
-    )
+    return np.concatenate([np.column_stack([r.kernel_family_ns.get(n, _unlisted(r)) for n in names]) for r in runs])
+
+
+def _unlisted(run: Run) -> FloatArray:
+    """Return what a family that a run does not list may have taken per step, at most.
+
+    A document lists the largest families and sums the rest as ``other``. A family near that cut may be listed in one
+    run and not in the next, and reading "not listed" as zero would call that a change.
+    """
+    if OTHER_FAMILIES not in run.kernel_family_ns:
+        return np.zeros(run.steps)
+    listed = [v for name, v in run.kernel_family_ns.items() if name != OTHER_FAMILIES]
+    smallest = min((float(v.sum()) for v in listed), default=0.0) / max(run.steps, 1)
+    return np.minimum(smallest, run.kernel_family_ns[OTHER_FAMILIES])

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.results.analysis import Analysis, Configuration, RecordedWith
-from traceanalyzer.results.vocabulary import StepClass
+from traceanalyzer.results.comparable import ComparableAnalysis
+from traceanalyzer.results.vocabulary import StepClass, StepSource
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -44,6 +45,9 @@ class Run:
         recorded_with: Options of the profiler.
         format: Reader name; the export formats of Nsight Systems count as one, ``nsys``.
         ranks: Ranks in the document.
+        steps_are_marked: The recording marks its steps; otherwise they were inferred, or the span is one window.
+        kernel_totals: Kernel family → count and Σ durations over the whole recording, all ranks; the families with
+            most time.
     """
 
     label: str
@@ -70,9 +74,11 @@ class Run:
     recorded_with: RecordedWith
     format: str
     ranks: int
+    steps_are_marked: bool = True
+    kernel_totals: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
-def load_run(analysis: Analysis, label: str) -> Run:
+def load_run(analysis: Analysis | ComparableAnalysis, label: str) -> Run:
     """Take the comparable steps of a document's first rank with GPU activity.
 
     Warm-up, validation, checkpoint, epoch-edge and cut windows are left out, by their class and never for being slow.
@@ -122,6 +128,8 @@ def load_run(analysis: Analysis, label: str) -> Run:
         recorded_with=analysis.recorded_with,
         format=_format(analysis),
         ranks=len(analysis.ranks),
+        steps_are_marked=rank.steps.source not in (StepSource.INFERRED, StepSource.NONE),
+        kernel_totals=_kernel_totals(analysis),
     )
 
 
@@ -162,20 +170,38 @@ def align_positions(runs: list[Run]) -> list[Run]:
         if run.position_names == template:
             aligned.append(run)
             continue
-        blocks = difflib.SequenceMatcher(None, template, run.position_names, autojunk=False).get_matching_blocks()
-        to = np.concatenate([np.arange(b.a, b.a + b.size) for b in blocks]) if blocks else np.empty(0, np.int64)
-        of = np.concatenate([np.arange(b.b, b.b + b.size) for b in blocks]) if blocks else np.empty(0, np.int64)
+        blocks = _matching_blocks(template, run.position_names)
+        to = np.concatenate([np.arange(a, a + size) for a, _, size in blocks]) if blocks else np.empty(0, np.int64)
+        of = np.concatenate([np.arange(b, b + size) for _, b, size in blocks]) if blocks else np.empty(0, np.int64)
         interval = np.full((run.steps, len(template)), np.nan)
         call = np.full((run.steps, len(template)), np.nan)
         if run.interval_ns.shape[1]:
             interval[:, to.astype(np.int64)] = run.interval_ns[:, of.astype(np.int64)]
             call[:, to.astype(np.int64)] = run.launch_call_ns[:, of.astype(np.int64)]
             # where the runs' sequences part, the previous launch is another one: that interval is not comparable
-            for block in blocks:
-                if block.size and block.a != 0 and block.b != 0:
-                    interval[:, block.a] = np.nan
+            for a, b, size in blocks:
+                if size and a != 0 and b != 0:
+                    interval[:, a] = np.nan
         aligned.append(replace(run, position_names=template, interval_ns=interval, launch_call_ns=call))
     return aligned
+
+
+def _matching_blocks(template: tuple[str, ...], names: tuple[str, ...]) -> list[tuple[int, int, int]]:
+    """Match two sequences; equal ends are cut off first, so that the quadratic matcher sees only what differs."""
+    shorter = min(len(template), len(names))
+    head = 0
+    while head < shorter and template[head] == names[head]:
+        head += 1
+    tail = 0
+    while tail < shorter - head and template[-1 - tail] == names[-1 - tail]:
+        tail += 1
+    inner = difflib.SequenceMatcher(
+        None, template[head : len(template) - tail], names[head : len(names) - tail], autojunk=False
+    )
+    blocks = [(0, 0, head)]
+    blocks += [(head + b.a, head + b.b, b.size) for b in inner.get_matching_blocks() if b.size]
+    blocks.append((len(template) - tail, len(names) - tail, tail))
+    return blocks
 
 
 def _matrix(columns: list[list[int | None]], positions: int) -> FloatArray:
@@ -185,7 +211,17 @@ def _matrix(columns: list[list[int | None]], positions: int) -> FloatArray:
     return np.array(columns, dtype=np.float64).T
 
 
-def _format(analysis: Analysis) -> str:
+def _kernel_totals(analysis: Analysis | ComparableAnalysis) -> dict[str, tuple[int, int]]:
+    totals: dict[str, tuple[int, int]] = {}
+    for rank in analysis.ranks:
+        for kernel in rank.kernels.top:
+            family = kernel.family or kernel.name
+            count, time_ns = totals.get(family, (0, 0))
+            totals[family] = (count + kernel.count, time_ns + kernel.time_ns)
+    return totals
+
+
+def _format(analysis: Analysis | ComparableAnalysis) -> str:
     # the export formats of one profiler hold the same events
     names = sorted({"nsys" if i.format.startswith("nsys") else i.format for i in analysis.inputs})
     return "+".join(names)

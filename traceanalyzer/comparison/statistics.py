@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+
+from traceanalyzer.comparison.distributions import log_factorial, normal_survival
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -36,16 +37,6 @@ class Fit:
     host_shift: float
     slope: float
     within_error: float
-
-
-def t_survival(statistic: float, degrees: float) -> float:
-    """One-sided p of a t statistic: the chance of a larger one."""
-    return float(special.stdtr(degrees, -statistic))
-
-
-def t_quantile(probability: float, degrees: float) -> float:
-    """Quantile of Student's t."""
-    return float(special.stdtrit(degrees, probability))
 
 
 def autocorrelation_time(values: FloatArray) -> float:
@@ -147,13 +138,19 @@ def runs_needed(prior_sd: float, within_error: float, effect: float) -> int:
     return max(2, math.ceil(2 * (z * spread / effect) ** 2))
 
 
-def holm(p_values: FloatArray) -> FloatArray:
-    """Holm's step-down correction; the result keeps the input's order."""
+def holm(p_values: FloatArray, total: int | None = None) -> FloatArray:
+    """Holm's step-down correction; the result keeps the input's order.
+
+    Args:
+        p_values: One-sided p of each hypothesis.
+        total: Number of hypotheses when these are only some of them; the result is then no smaller than it would be
+            with the others at hand.
+    """
     n = len(p_values)
     if n == 0:
         return p_values.copy()
     order = np.argsort(p_values, kind="stable")
-    stepped = np.minimum(1.0, np.maximum.accumulate((n - np.arange(n)) * p_values[order]))
+    stepped = np.minimum(1.0, np.maximum.accumulate(((total or n) - np.arange(n)) * p_values[order]))
     adjusted = np.empty(n)
     adjusted[order] = stepped
     return adjusted
@@ -185,7 +182,7 @@ def mann_whitney_greater(
     with np.errstate(divide="ignore", invalid="ignore"):
         variance = n_base * n_candidate / 12 * ((n + 1) - tie_sum / (n * (n - 1)))
         z = (u - mean - 0.5) / np.sqrt(variance)
-    p = special.ndtr(-z / math.sqrt(autocorrelation_steps))
+    p = normal_survival(z / math.sqrt(autocorrelation_steps))
     usable = (n_base > 0) & (n_candidate > 0) & (variance > 0)
     return u, np.where(usable, p, 1.0)
 
@@ -224,5 +221,9 @@ def fisher_greater(hits_base: int, n_base: int, hits_candidate: int, n_candidate
 def _log_choose(n: int, k: npt.NDArray[np.int64]) -> FloatArray:
     good = (k >= 0) & (k <= n)
     safe = np.where(good, k, 0)
-    value = special.gammaln(n + 1) - special.gammaln(safe + 1) - special.gammaln(n - safe + 1)
+    value = (
+        log_factorial(np.asarray(float(n)))
+        - log_factorial(safe.astype(np.float64))
+        - log_factorial((n - safe).astype(np.float64))
+    )
     return np.where(good, value, -np.inf)

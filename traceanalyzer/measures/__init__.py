@@ -20,13 +20,16 @@ from traceanalyzer.measures.input_supply import InputSupply, measure_input_suppl
 from traceanalyzer.measures.kernels import Kernels, measure_kernels
 from traceanalyzer.measures.launches import Launches, measure_launches
 from traceanalyzer.measures.locations import Locations
+from traceanalyzer.measures.memory_snapshot import allocated_at_step_start, measure_memory
 from traceanalyzer.measures.observer_effect import ObserverEffect, measure_observer_effect
 from traceanalyzer.measures.operators import Operators, measure_operators
 from traceanalyzer.measures.positions import StepPositions, measure_positions
 from traceanalyzer.measures.step_variation import StepSeries, measure_step_series
 from traceanalyzer.measures.steps import Steps, find_steps
 from traceanalyzer.measures.synchronisations import Synchronisations, measure_synchronisations
-from traceanalyzer.model.trace import Trace
+from traceanalyzer.model.schema import IntArray
+from traceanalyzer.model.trace import Device, Trace
+from traceanalyzer.results.memory import MemoryReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,21 @@ class Measures:
     def allocator(self) -> Allocator:
         """Driver allocation calls and the framework allocator's totals."""
         return measure_allocator(self._trace, self.steps)
+
+    @cached_property
+    def memory(self) -> MemoryReport | None:
+        """State and history of the caching allocator; None without a memory snapshot."""
+        return measure_memory(self._trace, self.steps, self.recorder)
+
+    @cached_property
+    def memory_at_step_start(self) -> IntArray:
+        """Allocated bytes at the start of each step window by the snapshot's history; -1 unknown."""
+        return allocated_at_step_start(self._trace, self.steps, self.memory)
+
+    @property
+    def trace_devices(self) -> tuple[Device, ...]:
+        """Devices as the recording describes them."""
+        return self._trace.devices
 
     @cached_property
     def kernels(self) -> Kernels:

@@ -12,6 +12,9 @@ from traceanalyzer.measures.steps import Steps
 from traceanalyzer.model.schema import CodeArray, IntArray
 from traceanalyzer.results.analysis import Percentiles
 
+# floats hold every integer up to 2^53; half of it leaves room for the rounding of the test itself
+_EXACT_IN_FLOAT = 2.0**52
+
 
 def windows_of(time_ns: IntArray, steps: Steps) -> CodeArray:
     """Find the step window each moment lies in.
@@ -96,11 +99,9 @@ def count_per_window(window: CodeArray, windows: int) -> list[int]:
 
 
 def sum_per_window(window: CodeArray, values: IntArray, windows: int) -> IntArray:
-    """Sum integers per window exactly (``bincount`` weights would pass through floats)."""
-    sums = np.zeros(windows, dtype=np.int64)
+    """Sum integers per window exactly."""
     inside = window >= 0
-    np.add.at(sums, window[inside], values[inside])
-    return sums
+    return _sum_at(window[inside], values[inside], windows)
 
 
 def sum_by(shape: tuple[int, ...], codes: tuple[npt.NDArray[Any], ...], values: IntArray) -> IntArray:
@@ -114,10 +115,20 @@ def sum_by(shape: tuple[int, ...], codes: tuple[npt.NDArray[Any], ...], values: 
     Returns:
         int64 array of the given shape.
     """
-    sums = np.zeros(int(np.prod(shape)), dtype=np.int64)
-    # one flat index: adding through several index arrays is many times slower
-    np.add.at(sums, np.ravel_multi_index(codes, shape), values)
-    return sums.reshape(shape)
+    place = np.zeros(len(values), dtype=np.int64)
+    for size, code in zip(shape, codes, strict=True):
+        place *= size
+        place += code
+    return _sum_at(place, values, int(np.prod(shape))).reshape(shape)
+
+
+def _sum_at(place: npt.NDArray[Any], values: IntArray, size: int) -> IntArray:
+    """Add integers exactly to the entries of a table."""
+    if float(np.abs(values).sum(dtype=np.float64)) < _EXACT_IN_FLOAT:
+        return np.bincount(place, weights=values, minlength=size).astype(np.int64)
+    sums = np.zeros(size, dtype=np.int64)
+    np.add.at(sums, place, values)
+    return sums
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]

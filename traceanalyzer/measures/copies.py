@@ -114,6 +114,8 @@ def _completing_syncs(trace: Trace, call: IntArray, stream: IntArray, nesting: H
     may lie between them, or any later synchronisation of the loop would be taken for it.
     """
     result = np.full(len(call), -1, dtype=np.int64)
+    if not len(call):
+        return result
     calls = trace.calls
     copy_of_call = np.full(len(calls), -1, dtype=np.int64)
     linked = np.flatnonzero(call >= 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from traceanalyzer.results.vocabulary import CAUSE_CODE, PHASE_CODE, Cause, Phas
 BoolArray = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class IdleLedger:
     """Idle pieces of all devices, sorted by device, then start; one row per piece, split at window borders.
 
@@ -60,7 +61,7 @@ class IdleLedger:
     slice_row: IntArray
     call_row: IntArray
 
-    @property
+    @cached_property
     def duration_ns(self) -> IntArray:
         """Length of each piece."""
         return self.end_ns - self.start_ns

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceanalyzer.measures.arithmetic import windows_of
-from traceanalyzer.measures.kernel_names import Precision, is_communication, traits
+from traceanalyzer.measures.kernel_names import KernelTraits, Precision, is_communication, traits
 from traceanalyzer.measures.steps import Steps
 from traceanalyzer.model.schema import ActivityKind, ByteArray, CodeArray, IntArray
 from traceanalyzer.model.trace import Trace
-from traceanalyzer.results.analysis import KernelsReport, KernelTotal
+from traceanalyzer.results.analysis import KernelFamilyTotal, KernelsReport, KernelTotal
 
 __all__ = ["PRECISIONS", "Kernels", "is_communication", "issue_window", "measure_kernels"]
 
 PRECISIONS: tuple[Precision, ...] = tuple(Precision)  # codes of ``Kernels.precision``
 TOP_KERNELS = 50
+TOP_FAMILIES = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,5 +120,24 @@ def measure_kernels(trace: Trace, steps: Steps) -> Kernels:
                 )
                 for i in order[:TOP_KERNELS]
             ],
+            families=_family_totals(facts, count.tolist(), time_sum.tolist()),
         ),
     )
+
+
+def _family_totals(facts: list[KernelTraits], count: list[int], time_ns: list[int]) -> list[KernelFamilyTotal]:
+    """Sum kernel names by family and precision, largest first; small families become one rest per precision."""
+    sums: dict[tuple[str, str], tuple[int, int]] = {}
+    for fact, names_count, names_ns in zip(facts, count, time_ns, strict=True):
+        key = (fact.family, fact.precision.value)
+        known = sums.get(key, (0, 0))
+        sums[key] = (known[0] + names_count, known[1] + names_ns)
+    ordered = sorted(sums, key=lambda key: (-sums[key][1], key))
+    rest: dict[tuple[str, str], tuple[int, int]] = {}
+    for key in ordered[TOP_FAMILIES:]:
+        known = rest.get(("other", key[1]), (0, 0))
+        rest["other", key[1]] = (known[0] + sums[key][0], known[1] + sums[key][1])
+    return [
+        KernelFamilyTotal(family=family, precision=precision, count=totals[0], time_ns=totals[1])
+        for (family, precision), totals in [*((key, sums[key]) for key in ordered[:TOP_FAMILIES]), *rest.items()]
+    ]

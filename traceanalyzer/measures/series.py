@@ -44,14 +44,17 @@ def _gap_histogram(idle: IdleLedger) -> dict[str, Histogram]:
     if not len(inside):
         return {}
     gap, device = idle.gap[inside], idle.device[inside]
-    # pieces are in time order per device, so those of one gap are neighbours
-    number = np.cumsum(np.concatenate(([0], (gap[1:] != gap[:-1]) | (device[1:] != device[:-1]))))
-    key = number * len(CAUSES) + idle.cause[inside]
+    # numbers the gaps; pieces are in time order per device, so those of one gap are neighbours
+    key = np.zeros(len(inside), dtype=np.int64)
+    np.cumsum((gap[1:] != gap[:-1]) | (device[1:] != device[:-1]), out=key[1:])
+    key *= len(CAUSES)
+    key += idle.cause[inside]
     order = np.argsort(key, kind="stable")
     key = key[order]
     first = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
-    taken = np.add.reduceat(idle.duration_ns[inside][order], first)
     cause = key[first] % len(CAUSES)
+    del key, gap, device  # of millions of rows; what follows needs as much again
+    taken = np.add.reduceat(idle.duration_ns[inside[order]], first)
     edges = list(EDGES_NS)
     if int(taken.max()) >= edges[-1]:
         edges.append(int(taken.max()) + 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 
 from traceanalyzer.measures import Measures
@@ -9,6 +10,7 @@ from traceanalyzer.measures.arithmetic import sum_by
 from traceanalyzer.measures.device_timeline import DeviceTimeline
 from traceanalyzer.measures.gap_attribution import IdleLedger
 from traceanalyzer.measures.launches import Launches
+from traceanalyzer.measures.memory_snapshot import curve_of, with_snapshot
 from traceanalyzer.measures.range_projection import report_ranges
 from traceanalyzer.measures.series import measure_series
 from traceanalyzer.measures.steps import STEP_CLASSES, Steps
@@ -19,6 +21,7 @@ from traceanalyzer.results.analysis import (
     DroppedRecords,
     IntegrityReport,
     RankReport,
+    Series,
     StepsReport,
     WindowCausePhase,
 )
@@ -49,13 +52,21 @@ def summarise_rank(measures: Measures, timeline: Timeline) -> RankReport:
         devices=[_device_report(device, measures.idle) for device in measures.devices],
         launches=measures.launches.report,
         copies=measures.copies.report,
-        allocator=measures.allocator.report,
+        allocator=with_snapshot(measures.allocator.report, measures.memory),
         kernels=measures.kernels.report,
         observer=measures.observer.report,
-        series=measure_series(measures.idle, measures.launches, measures.copies, measures.allocator),
+        series=_series(measures),
         timeline=timeline,
         ranges=report_ranges(trace, measures.devices),
+        memory=measures.memory,
     )
+
+
+def _series(measures: Measures) -> Series:
+    series = measure_series(measures.idle, measures.launches, measures.copies, measures.allocator)
+    if series.memory is not None:
+        return series
+    return msgspec.structs.replace(series, memory=curve_of(measures.memory))
 
 
 def integrity_report(trace: Trace, launches: Launches) -> IntegrityReport:
@@ -87,7 +98,7 @@ def integrity_report(trace: Trace, launches: Launches) -> IntegrityReport:
         verdict = "partial"
         notes.append(f"{orphans} kernel launches have no GPU activity in the recording; time they ran may look idle.")
     if not activities:
-        has_events = bool(len(trace.calls) or len(trace.slices))
+        has_events = bool(len(trace.calls) or len(trace.slices) or trace.snapshot is not None)
         verdict = "unusable" if orphans or not has_events else verdict
         notes.append(
             f"{orphans} kernels were launched but no GPU activity was recorded."

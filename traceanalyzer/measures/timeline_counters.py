@@ -73,7 +73,9 @@ def sampled_counters(trace: Trace, start: int, end: int) -> list[Track]:
         if len(rows):
             time, value = _thin(counters.time_ns[rows], counters.value[rows])
             name = trace.names[int(series)]
-            made.append(_counter(f"counter:sampled:{name}", name, time, value, ""))
+            # nvidia-smi writes the unit behind the name: "power.draw [W]"
+            title, _, unit = name.removesuffix("]").partition(" [") if name.endswith("]") else (name, "", "")
+            made.append(_counter(f"counter:sampled:{name}", title, time, value, unit))
     return made
 
 

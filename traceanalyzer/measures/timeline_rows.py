@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from traceanalyzer.model.schema import IntArray
+from traceanalyzer.model.schema import CodeArray, IntArray
 from traceanalyzer.results.timeline import Track, TrackSlices
 
 _FIRST_BIN_NS = 1_024
@@ -46,17 +46,20 @@ class NameTable:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One track before encoding: parallel int64 arrays, sorted by start; slices of equal depth never overlap."""
+    """One track before encoding: parallel arrays, sorted by start; slices of equal depth never overlap.
+
+    Times are int64, the rest int32: a recording of a few hundred steps has millions of slices.
+    """
 
     id: str
     kind: str
     title: str
     start: IntArray
     end: IntArray
-    name: IntArray
-    category: IntArray
-    depth: IntArray
-    link: IntArray
+    name: CodeArray
+    category: CodeArray
+    depth: CodeArray
+    link: CodeArray
     merged: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def take(self, rows: npt.NDArray[np.bool_] | IntArray) -> Row:
@@ -80,7 +83,9 @@ class Row:
         """
         if bin_ns == 0:
             return self
-        order = np.argsort(self.depth, kind="stable")
+        # numpy sorts 16-bit keys by radix, several times faster than wider ones
+        is_narrow = self.depth.max(initial=0) <= np.iinfo(np.uint16).max
+        order = np.argsort(self.depth.astype(np.uint16) if is_narrow else self.depth, kind="stable")
         sorted_row = self.take(order)
         head = _group_heads(sorted_row, bin_ns)
         first = np.flatnonzero(head)
@@ -161,10 +166,10 @@ def make_row(
         title,
         np.asarray(start, dtype=np.int64),
         np.asarray(end, dtype=np.int64),
-        np.asarray(name, dtype=np.int64),
-        np.asarray(category, dtype=np.int64),
-        np.zeros(size, dtype=np.int64) if depth is None else np.asarray(depth, dtype=np.int64),
-        np.full(size, -1, dtype=np.int64) if link is None else np.asarray(link, dtype=np.int64),
+        np.asarray(name, dtype=np.int32),
+        np.asarray(category, dtype=np.int32),
+        np.zeros(size, dtype=np.int32) if depth is None else np.asarray(depth, dtype=np.int32),
+        np.full(size, -1, dtype=np.int32) if link is None else np.asarray(link, dtype=np.int32),
     )
 
 
@@ -182,11 +187,27 @@ def choose_bin(rows: Sequence[Row], span_ns: int, max_slices: int) -> int:
     """Return the smallest bin (a power of two) with which the overview fits; 0 when it fits unmerged."""
     if sum(len(row.start) for row in rows) <= max_slices:
         return 0
-    by_depth = [row.take(np.argsort(row.depth, kind="stable")) for row in rows]
     bin_ns = _FIRST_BIN_NS
-    while bin_ns < span_ns and sum(int(_group_heads(row, bin_ns).sum()) for row in by_depth) > max_slices:
+    while bin_ns < span_ns and sum(_count_groups(row.start, row.end, row.depth, bin_ns) for row in rows) > max_slices:
         bin_ns *= 2
     return bin_ns
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _count_groups(start: IntArray, end: IntArray, depth: CodeArray, bin_ns: int) -> int:
+    """Count the slices ``_group_heads`` marks, for slices sorted by start alone: neighbours are those of one depth."""
+    if not len(start):
+        return 0
+    place = np.full(depth.max() + 1, -1, dtype=np.int64)  # bin of the depth's latest slice; -1 where it was long
+    first = start[0] // bin_ns
+    count = 0
+    for i in range(len(start)):
+        here = start[i] // bin_ns - first
+        is_short = end[i] - start[i] < bin_ns
+        if not is_short or place[depth[i]] != here:
+            count += 1
+        place[depth[i]] = here if is_short else -1
+    return count
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import numpy as np
 
@@ -19,6 +20,13 @@ from traceanalyzer.model.schema import (
     Slices,
     Waits,
 )
+
+if TYPE_CHECKING:
+    from traceanalyzer.model.memory_snapshot import MemorySnapshot
+
+
+# the longest names of real kernels, of templates in templates, have some thousands of characters
+LONGEST_NAME = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +131,7 @@ class Trace:
         world_size: Number of ranks, or None.
         metadata: Facts such as ``torch``, ``cuda_driver``, ``with_stack``, ``profile_memory`` (strings).
         integrity: What reading found wrong.
+        snapshot: Snapshot of the caching allocator of the same process, or None.
     """
 
     names: Sequence[str]
@@ -142,6 +151,7 @@ class Trace:
     world_size: int | None
     metadata: Mapping[str, str]
     integrity: Integrity
+    snapshot: MemorySnapshot | None = None
 
     @classmethod
     def build(
@@ -177,8 +187,9 @@ class Trace:
         host_slices = _sorted(slices if slices is not None else Slices.build(), nested=True)
         seen = {d.device_id for d in devices}
         extra = [Device(int(i)) for i in np.unique(acts.device) if int(i) not in seen]
+        known = integrity if integrity is not None else Integrity()
         trace = cls(
-            names=names,
+            names=_bounded(names, known),
             origin_ns=origin_ns,
             threads=tuple(threads),
             devices=tuple(sorted([*devices, *extra], key=lambda d: d.device_id)),
@@ -194,7 +205,7 @@ class Trace:
             rank=rank,
             world_size=world_size,
             metadata=dict(metadata or {}),
-            integrity=integrity if integrity is not None else Integrity(),
+            integrity=known,
         )
         trace.validate()
         return trace
@@ -224,6 +235,10 @@ class Trace:
     def with_counters(self, names: Sequence[str], counters: Counters) -> Self:
         """Return a copy carrying other counters (and the name list their series point into)."""
         return replace(self, names=names, counters=_by_series(counters))
+
+    def with_snapshot(self, snapshot: MemorySnapshot) -> Self:
+        """Return a copy carrying a snapshot of the process's caching allocator."""
+        return replace(self, snapshot=snapshot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,3 +325,16 @@ def _by_time(table: MemoryEvents) -> MemoryEvents:
 
 def _by_series(table: Counters) -> Counters:
     return table.take(np.lexsort((table.time_ns, table.series))) if len(table) > 1 else table
+
+
+def _bounded(names: Sequence[str], integrity: Integrity) -> Sequence[str]:
+    """Cut names no page can hold; the start of a checksum keeps different ones different."""
+    too_long = [code for code, name in enumerate(names) if len(name) > LONGEST_NAME]
+    if not too_long:
+        return names
+    integrity.note(f"names longer than {LONGEST_NAME} characters were cut ({len(too_long)} of them)")
+    result = list(names)
+    for code in too_long:
+        checksum = hashlib.blake2b(result[code].encode("utf-8", "replace"), digest_size=4).hexdigest()
+        result[code] = f"{result[code][:LONGEST_NAME]}…{checksum}"
+    return result

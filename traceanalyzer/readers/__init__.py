@@ -6,13 +6,16 @@ from pathlib import Path
 
 from traceanalyzer.errors import TraceFormatError
 from traceanalyzer.model.trace import Recording
-from traceanalyzer.readers import kineto, nsys_arrow, nsys_rep, nsys_sqlite
+from traceanalyzer.readers import kineto, memory_snapshot, nsys_arrow, nsys_rep, nsys_sqlite
 from traceanalyzer.readers.base import Progress, Reader
 from traceanalyzer.readers.files import check_regular, compression, read_head
 
-READERS: tuple[Reader, ...] = (kineto, nsys_sqlite, nsys_arrow, nsys_rep)
+READERS: tuple[Reader, ...] = (kineto, nsys_sqlite, nsys_arrow, nsys_rep, memory_snapshot)
 
-_SUPPORTED = "give a PyTorch-profiler trace or an Nsight Systems export (.sqlite, parquetdir, arrowdir)"
+_SUPPORTED = (
+    "give a PyTorch-profiler trace, an Nsight Systems export (.sqlite, parquetdir, arrowdir) "
+    "or a memory snapshot (.pickle)"
+)
 # what people hand over by mistake, by first bytes
 _KNOWN_STRANGERS = (
     (b"\x28\xb5\x2f\xfd", "zstd-compressed; decompress it first"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from traceanalyzer.errors import TraceFormatError, UsageError
-from traceanalyzer.model.trace import Recording, Trace
-from traceanalyzer.readers import READERS, gpu_metrics_csv, open_recording, run_folder
+from traceanalyzer.model.memory_snapshot import MemorySnapshot
+from traceanalyzer.model.trace import Recording, Source, Trace
+from traceanalyzer.readers import READERS, gpu_metrics_csv, memory_snapshot, open_recording, run_folder
 from traceanalyzer.readers.files import read_head
 from traceanalyzer.readers.run_folder import RunFolder
 
@@ -18,6 +20,7 @@ InputProgress = Callable[[str, int, int], None]
 """Called with (input, bytes done, bytes in all) while an input is read; bytes in all is 0 when unknown."""
 
 _COPY_BYTES = 8 << 20
+_RANK_IN_NAME = re.compile(r"rank[_-]?(\d{1,5})(?!\d)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +30,12 @@ class OpenedInput:
     Attributes:
         recording: The recording.
         recorder: Facts of the run folder it came from (see ``RunRecording.recorder``); empty without one.
+        beside: Memory snapshots that belong to it.
     """
 
     recording: Recording
     recorder: dict[str, object] = field(default_factory=dict)
+    beside: tuple[Source, ...] = ()
 
 
 def open_inputs(
@@ -39,8 +44,8 @@ def open_inputs(
     """Read every input.
 
     Args:
-        names: Recordings, run folders, folders that hold one recording per rank, URLs, and files of GPU samples
-            (nvidia-smi) taken beside the recordings.
+        names: Recordings, run folders, folders that hold one recording per rank, URLs, and files taken
+            beside the recordings: GPU samples (nvidia-smi) and memory snapshots. A snapshot alone is an input too.
         progress: Told how far reading is.
         profiler: Which pass of a run folder to read, ``torch`` or ``nsys``; by default the first.
 
@@ -50,6 +55,7 @@ def open_inputs(
     """
     opened: list[OpenedInput] = []
     samples: list[Path] = []
+    snapshots: list[Path] = []
     for name in names:
         path = Path(name)
         if "://" in name:
@@ -57,11 +63,18 @@ def open_inputs(
         elif path.is_dir() and run_folder.sniff(path):
             opened += _open_run(run_folder.read_run_folder(path), progress, profiler)
         elif path.is_dir() and (files := _recordings_in(path)):
-            opened += [OpenedInput(_read(str(file), progress)) for file in files]
+            snapshots += [file for file in files if memory_snapshot.sniff(file, read_head(file))]
+            opened += [OpenedInput(_read(str(file), progress)) for file in files if file not in snapshots]
         elif path.is_file() and gpu_metrics_csv.sniff(path, read_head(path)):
             samples.append(path)
+        elif path.is_file() and memory_snapshot.sniff(path, read_head(path)):
+            snapshots.append(path)
         else:
             opened.append(OpenedInput(_read(name, progress)))
+    if not opened and snapshots:
+        opened = [OpenedInput(_read(str(path), progress)) for path in snapshots]
+    elif snapshots:
+        opened = _with_snapshots(opened, snapshots)
     if not opened:
         raise UsageError(f"{names[0]}: GPU samples hold no timeline; name the recording they belong to as well")
     for path in samples:
@@ -98,6 +111,8 @@ def _open_run(run: RunFolder, progress: InputProgress | None, profiler: str | No
             for note in notes:
                 trace.integrity.note(note)
         each = OpenedInput(recording, dict(entry.recorder))
+        if run.memory_snapshot is not None and entry.rank == 0:
+            each = _with_run_snapshot(each, run.memory_snapshot)
         opened.append(_with_samples(each, run.gpu_samples) if run.gpu_samples is not None else each)
     return opened
 
@@ -106,6 +121,42 @@ def _with_samples(opened: OpenedInput, path: Path) -> OpenedInput:
     metrics = gpu_metrics_csv.read_metrics(path)
     traces: tuple[Trace, ...] = tuple(gpu_metrics_csv.attach_metrics(t, metrics) for t in opened.recording.traces)
     return replace(opened, recording=replace(opened.recording, traces=traces))
+
+
+def _with_run_snapshot(opened: OpenedInput, path: Path) -> OpenedInput:
+    """Attach the run's snapshot; one that cannot be read costs the memory report, not the analysis."""
+    try:
+        return _with_snapshot(opened, memory_snapshot.read_snapshot(path))
+    except TraceFormatError as error:
+        for trace in opened.recording.traces:
+            trace.integrity.note(f"the memory snapshot was left out: {error}")
+        return opened
+
+
+def _with_snapshots(opened: list[OpenedInput], paths: Sequence[Path]) -> list[OpenedInput]:
+    """Attach snapshots to the recordings they were taken beside: by the rank in the name, else one after the other."""
+    free = list(range(len(opened)))
+    attached = list(opened)
+    for path in paths:
+        rank = _RANK_IN_NAME.search(path.name)
+        named = int(rank.group(1)) if rank else None
+        if not free:
+            raise UsageError(f"{path}: there are more memory snapshots than recordings; give one per rank")
+        chosen = next((i for i in free if named is not None and _first_rank(opened[i]) == named), free[0])
+        free.remove(chosen)
+        attached[chosen] = _with_snapshot(opened[chosen], memory_snapshot.read_snapshot(path))
+    return attached
+
+
+def _first_rank(opened: OpenedInput) -> int | None:
+    return opened.recording.traces[0].rank if opened.recording.traces else None
+
+
+def _with_snapshot(opened: OpenedInput, snapshot: MemorySnapshot) -> OpenedInput:
+    first, *others = opened.recording.traces
+    traces = (memory_snapshot.attach(first, snapshot), *others)
+    recording = replace(opened.recording, traces=traces)
+    return replace(opened, recording=recording, beside=(*opened.beside, snapshot.source))
 
 
 def _recordings_in(folder: Path) -> list[Path]:

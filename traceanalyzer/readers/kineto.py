@@ -81,7 +81,9 @@ def read(path: Path, progress: Progress | None = None) -> Recording:
             integrity.note(f"{stream.damage}; read as far as it goes")
         size = stream.size_bytes
     if not parsed.count:
-        raise TraceFormatError(str(path), "no events", "the profiler recorded nothing, or the export failed")
+        raise TraceFormatError(
+            str(path), "no events" + _reasons(integrity), "the profiler recorded nothing, or the export failed"
+        )
     names = list(parser.names)
     tables = _clean(parsed, names, integrity)
     if not tables.rows:
@@ -170,7 +172,7 @@ def _cut_between(before_ns: int, after_ns: int) -> list[tuple[int, int]]:
 
 def _clean(tables: _Tables, names: Sequence[str], integrity: Integrity) -> _Tables:
     """Step 2: drop what cannot be true; name what calls and copies do."""
-    limits = start_range(tables.intervals)
+    limits = start_range(tables.intervals, tables.capture_ns)
     if limits is None:
         return tables
     longest = longest_duration(tables.intervals, limits, tables.capture_ns)
@@ -252,7 +254,10 @@ def _mark_truncation(tables: _Tables, text: TraceText, first: int, integrity: In
     integrity.note(f"truncated after {tables.count} events")
     if tables.last_ns is not None:
         integrity.truncated_at_ns = tables.last_ns - first
-    end = max(int(table.end_ns.max()) for table in tables.intervals if len(table)) if tables.rows else first
+    ends = [int(table.end_ns.max()) for table in tables.intervals if len(table)]
+    if len(tables.memory):
+        ends.append(int(tables.memory.time_ns.max()))
+    end = max(ends, default=first)
     # without any activity the device's rows are missing altogether
     reached = [int(table.start_ns.max()) for table in (tables.activities, tables.calls) if len(table)]
     start = min(reached) if len(tables.activities) else first
@@ -275,7 +280,7 @@ def _threads(keys: list[Any], names: dict[tuple[int, int], str]) -> tuple[list[T
 def _identifier(value: object) -> int:
     """Read a process or thread id; text that holds no number is 0."""
     if isinstance(value, int):
-        return value
+        return int(value)  # not True
     match = re.search(r"-?\d+", value) if isinstance(value, str) else None
     return int(match.group()) if match is not None else 0
 

@@ -17,17 +17,19 @@ _WEEK_NS = 7 * 86_400 * 1_000_000_000
 _SECOND_NS = 1_000_000_000
 
 
-def start_range(tables: Sequence[Any]) -> tuple[int, int] | None:
-    """Return the earliest and latest believable start, a week around the median; None without rows.
+def start_range(tables: Sequence[Any], capture_ns: int = 0) -> tuple[int, int] | None:
+    """Return the earliest and latest believable start, around the median; None without rows.
 
     Args:
         tables: Tables with ``start_ns``.
+        capture_ns: Length of the capture as the recording states it, or 0: then a week either way is believed.
     """
     starts = [table.start_ns for table in tables if len(table)]
     if not starts:
         return None
     middle = int(np.median(np.concatenate([start[:: max(1, len(start) // 10_000)] for start in starts])))
-    return middle - _WEEK_NS, middle + _WEEK_NS
+    reach = min(_WEEK_NS, 2 * capture_ns + _SECOND_NS) if capture_ns > 0 else _WEEK_NS
+    return middle - reach, middle + reach
 
 
 def longest_duration(tables: Sequence[Any], limits: tuple[int, int], capture_ns: int) -> int:

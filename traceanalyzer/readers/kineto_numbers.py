@@ -106,7 +106,8 @@ def _one(value: object) -> tuple[int, int]:
         exact = Decimal(value)
     except InvalidOperation:
         return 0, NOT_A_NUMBER
-    if not exact.is_finite() or abs(exact) > _LONGEST_US:
+    # compared without abs(), which overflows on text such as 1e9999999
+    if not exact.is_finite() or not -_LONGEST_US <= exact <= _LONGEST_US:
         return 0, OUT_OF_RANGE
     return int((exact * 1000).to_integral_value(ROUND_HALF_UP)), OK
 

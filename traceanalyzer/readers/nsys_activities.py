@@ -32,6 +32,8 @@ from traceanalyzer.units import format_ns
 
 _Rows = TypeVar("_Rows", Activities, Calls, Slices, Overheads, Waits, MemoryEvents, Schedules)
 
+_WEEK_NS = 7 * 86_400 * 1_000_000_000
+
 UNKNOWN_ID = 4_294_967_295  # CUPTI's "no such stream or event"
 
 # Enum values for exports that lack the ENUM tables (before schema 2): the numbers newer exports list under these names.
@@ -125,6 +127,7 @@ class Decoder:
         enums: The export's enum numbers.
         limit_ns: Longest plausible duration: the capture's own length where the export states it.
         shift_ns: Time in the export's clock that becomes relative 0.
+        start_range_ns: Earliest and latest believable start, in the export's clock.
     """
 
     names: Names
@@ -133,6 +136,7 @@ class Decoder:
     enums: Enums
     limit_ns: int
     shift_ns: int
+    start_range_ns: tuple[int, int]
 
     def sound(self, raw: RawTable, what: str, *, needs_start: bool = True, limit_ns: int | None = None) -> RawTable:
         """Leave out rows without usable times, counting each reason.
@@ -152,6 +156,7 @@ class Decoder:
             ("without an end", raw.nulls("end")),
             ("that end before they start", end < start),
             (f"longer than the capture ({format_ns(longest)})", too_long),
+            ("that start far outside the capture", self._is_outside(start)),
         ]
         if needs_start:
             # CUPTI writes 0 for a time it never took; a recording's own first activity may start at 0 as well, but
@@ -168,6 +173,32 @@ class Decoder:
                 self.integrity.drop(f"{what} {reason}", example, int(bad.sum()))
                 good &= ~bad
         return raw if bool(good.all()) else raw.keep(good)
+
+    def sound_moments(self, raw: RawTable, what: str) -> RawTable:
+        """Leave out rows of a single moment (``start``) that lies nowhere in the capture, counting them."""
+        start, lost = raw.integers("start", 0), raw.nulls("start")
+        bad = self._is_outside(start)
+        if lost is not None:
+            bad |= lost
+        if not bad.any():
+            return raw
+        row = int(np.argmax(bad))
+        example = f"row {row + 1} of {raw.name}: start {start[row]}"
+        self.integrity.drop(f"{what} without a time in the capture", example, int(bad.sum()))
+        return raw.keep(~bad)
+
+    def is_far_outside(self, start: IntArray) -> npt.NDArray[np.bool_]:
+        """Mark starts more than a week from the capture; ranges may have begun long before it."""
+        low, high = self.start_range_ns
+        outside: npt.NDArray[np.bool_] = (start < low - _WEEK_NS) | (start > high + _WEEK_NS)
+        return outside
+
+    def _is_outside(self, start: IntArray) -> npt.NDArray[np.bool_]:
+        # 0 is a matter of its own: a time never taken, or the first moment of the session
+        outside: npt.NDArray[np.bool_] = (start != 0) & (
+            (start < self.start_range_ns[0]) | (start > self.start_range_ns[1])
+        )
+        return outside
 
     def name_codes(self, raw: RawTable, column: str, fallback: str | None = None) -> CodeArray:
         """Names of a string-id column, with dangling ids named and counted; ``fallback`` fills missing ones."""
@@ -299,6 +330,7 @@ def decode_waits(decoder: Decoder, raw: RawTable, events: RawTable | None) -> De
 
 def decode_memory(decoder: Decoder, raw: RawTable) -> Decoded[MemoryEvents]:
     """Decode ``CUDA_GPU_MEMORY_USAGE_EVENTS``: memory taken from and given back to the driver."""
+    raw = decoder.sound_moments(raw, "memory usage rows")
     size = raw.integers("bytes", 0)
     frees = _lookup(raw.integers("memoryOperationType", 0), decoder.enums.memory_operation, {"DEALLOCATION": 1}, 0)
     kind = raw.integers("memKind")

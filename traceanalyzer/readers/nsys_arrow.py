@@ -6,8 +6,6 @@ from pathlib import Path
 
 from traceanalyzer.model.trace import Recording
 from traceanalyzer.readers.base import Progress
-from traceanalyzer.readers.nsys_normalise import build_recording
-from traceanalyzer.readers.nsys_tables import ArrowFolderTables
 
 NAME = "nsys-arrow"
 
@@ -27,4 +25,8 @@ def read(path: Path, progress: Progress | None = None) -> Recording:
     Raises:
         TraceFormatError: A file is damaged, nothing was recorded, or a needed column is absent.
     """
+    # only who reads an export pays for importing pyarrow
+    from traceanalyzer.readers.nsys_normalise import build_recording
+    from traceanalyzer.readers.nsys_tables import ArrowFolderTables
+
     return build_recording(ArrowFolderTables(path, str(path)), path, NAME, progress)

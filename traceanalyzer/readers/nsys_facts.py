@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+import numpy as np
+
 from traceanalyzer.model.trace import Device, Integrity
 from traceanalyzer.readers.nsys_tables import RawTable
 
+_TIMED = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY")
+_SECOND_NS = 1_000_000_000
+_FOREVER_NS = 1 << 62
 _WEEK_NS = 7 * 86_400 * 1_000_000_000
 
 # What each table holds and the `nsys profile` option that records it. The others are only made when something
@@ -24,7 +29,7 @@ _OPTIONS: tuple[tuple[tuple[str, ...], str, str], ...] = (
 _LOSS = re.compile(r"lost|dropped|not all|incomplete|missing|overflow|out of order", re.IGNORECASE)
 _NOT_ALL = re.compile(r"Not all (.+) events might have been collected")
 _PATH = re.compile(r"(?:[A-Za-z]:)?[/\\][^\s'\"]+")
-_WARNING = 2  # DIAGNOSTIC_EVENT.severity from which on a message can mean lost data
+WARNING = 2  # DIAGNOSTIC_EVENT.severity from which on a message can mean lost data
 
 # Environment, command lines, user and host names are recorded too; only these are ever read.
 _SYSTEM_FACTS = {"NvDriverVersion": "driver", "CudaDriverVersion": "cuda_driver"}
@@ -32,6 +37,14 @@ _CAPTURE_FACTS = {
     "PROCESS_0:CUDA_GRAPH_TRACE_OPTIONS:MODE": "cuda_graph_trace",
     "PROCESS_0:COLLECT_GPU_MEMORY_USAGE": "cuda_memory_usage",
 }
+_EXPORT_FACTS = (
+    "EXPORT_PRODUCT_NAME",
+    "EXPORT_PRODUCT_VERSION",
+    "EXPORT_SCHEMA_VERSION",
+    "EXPORT_PARAM_TIME_SHIFT",
+    "EXPORT_PARAM_TIME_NORMALIZE",
+)
+KEPT_FACTS = frozenset({*_SYSTEM_FACTS, *_CAPTURE_FACTS, *_EXPORT_FACTS})
 
 
 def pairs(raw: RawTable | None) -> dict[str, str]:
@@ -71,7 +84,19 @@ def longest_duration_ns(raw: Mapping[str, RawTable]) -> int:
     if details is None or not len(details):
         return _WEEK_NS
     length = int(details.integers("duration", 0).max())
-    return length if length > 0 else _WEEK_NS
+    return min(length, _WEEK_NS) if length > 0 else _WEEK_NS
+
+
+def believable_starts(raw: Mapping[str, RawTable], longest_ns: int) -> tuple[int, int]:
+    """Earliest and latest believable start in the export's clock: around the median of calls and GPU activities."""
+    tables = [raw[name] for name in _TIMED if name in raw and len(raw[name])]
+    starts = [table.integers("start", 0) for table in tables]
+    if not starts:
+        return -_FOREVER_NS, _FOREVER_NS
+    middle = int(np.median(np.concatenate([start[:: max(1, len(start) // 10_000)] for start in starts])))
+    # nothing begins further from the middle than the capture is long; the rest is room for clocks that drift
+    reach = 2 * longest_ns + _SECOND_NS
+    return middle - reach, middle + reach
 
 
 def producer(raw: Mapping[str, RawTable]) -> str:
@@ -168,7 +193,7 @@ def note_missing_tables(raw: Mapping[str, RawTable], integrity: Integrity) -> No
     messages = raw.get("DIAGNOSTIC_EVENT")
     if messages is not None:
         codes, texts = messages.texts("text")
-        severe = messages.integers("severity") >= _WARNING
+        severe = messages.integers("severity") >= WARNING
         said = [texts[code] for code in sorted(set(codes[severe].tolist()) - {-1}) if _LOSS.search(texts[code])]
         # nsys warns like this whenever a program is still running when recording stops
         kinds = [found.group(1) for text in said if (found := _NOT_ALL.match(text))]

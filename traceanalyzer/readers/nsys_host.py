@@ -77,7 +77,15 @@ def decode_nvtx(decoder: Decoder, raw: RawTable, capture_end_ns: int) -> tuple[S
         decoder.integrity.note(f"{count} NVTX ranges were still open when the capture ended; they are cut there.")
     good = np.ones(len(raw), dtype=np.bool_)
     too_long = np.subtract(end, start, dtype=np.float64) > _WEEK_NS
-    for reason, bad in (("that end before they start", end < start), ("longer than a week", too_long)):
+    lost = raw.nulls("start")
+    checks = [
+        ("without a start", np.zeros(len(raw), dtype=np.bool_) if lost is None else lost),
+        ("that end before they start", end < start),
+        ("longer than a week", too_long),
+        ("that start more than a week from the capture", decoder.is_far_outside(start)),
+    ]
+    for reason, mask in checks:
+        bad = mask & good
         if bad.any():
             decoder.integrity.drop(f"NVTX ranges {reason}", f"start {start[bad][0]}", int(bad.sum()))
             good &= ~bad
@@ -149,7 +157,7 @@ def decode_schedules(decoder: Decoder, raw: RawTable) -> tuple[Schedules, IntArr
     A thread that went to sleep by itself was not preempted; where the export says in which state a thread left its
     core, those stretches are not kept.
     """
-    raw = _with_thread(decoder, raw, "scheduling events")
+    raw = _with_thread(decoder, decoder.sound_moments(raw, "scheduling events"), "scheduling events")
     start, thread, is_in = raw.integers("start"), raw.integers("globalTid"), raw.integers("isSchedIn", 0)
     state = raw.integers("threadState")
     order = np.lexsort((start, thread))

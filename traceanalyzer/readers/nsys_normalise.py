@@ -24,6 +24,7 @@ from traceanalyzer.readers import nsys_activities as gpu
 from traceanalyzer.readers import nsys_host as host
 from traceanalyzer.readers.base import Progress
 from traceanalyzer.readers.nsys_facts import (
+    believable_starts,
     describe_devices,
     describe_recording,
     longest_duration_ns,
@@ -168,6 +169,16 @@ def build_recording(source: TableSource, path: Path, format_name: str, progress:
     return Recording(described, traces)
 
 
+def wanted_columns(source: TableSource) -> dict[str, tuple[str, ...]]:
+    """Return the tables and columns of an export that the analysis reads."""
+    result = {}
+    for wanted in _WANTED:
+        if wanted.table in source.tables():
+            names = (*wanted.needed, *(name for group in wanted.one_of for name in group), *wanted.optional)
+            result[wanted.table] = tuple(name for name in source.columns(wanted.table) if name in names)
+    return {table: columns for table, columns in result.items() if columns}
+
+
 def _return_memory() -> None:
     """Give what the raw tables took back to the operating system.
 
@@ -208,6 +219,7 @@ class _Export:
             enums=gpu.Enums.of(raw),
             limit_ns=longest_duration_ns(raw),
             shift_ns=shift_ns,
+            start_range_ns=believable_starts(raw, longest_duration_ns(raw)),
         )
 
     def traces(self) -> tuple[Trace, ...]:

@@ -19,6 +19,7 @@ from traceanalyzer.units import format_ns
 _Threaded = TypeVar("_Threaded", Calls, Slices, Overheads, Schedules)
 _Owned = TypeVar("_Owned", Waits, MemoryEvents)
 
+LOADER_WORKER = "pt_data_worker"  # how PyTorch names the processes of its loader
 _READING = ("read", "pread", "fread", "open", "fopen", "mmap", "stat", "fstat", "lseek", "close", "fclose")
 
 
@@ -160,7 +161,7 @@ def describe_workers(
     if table is not None:
         codes, texts = table.texts("name")
         pairs = zip(table.integers("globalPid").tolist(), codes.tolist(), strict=True)
-        workers = {pid for pid, code in pairs if code >= 0 and texts[code].startswith("pt_data_worker")}
+        workers = {pid for pid, code in pairs if code >= 0 and texts[code].startswith(LOADER_WORKER)}
     # a process list without workers says that there were none: nsys lists forked children it does not trace, too
     facts: dict[str, str] = {"loader_workers": str(len(workers))} if table is not None else {}
     elsewhere = sum(int((~np.isin(process_of(threads), processes)).sum()) for _, threads in rows.ranges)

@@ -9,15 +9,15 @@ from traceanalyzer.errors import TraceFormatError
 from traceanalyzer.model.trace import Recording
 from traceanalyzer.readers.base import Progress
 from traceanalyzer.readers.files import Stream
-from traceanalyzer.readers.nsys_normalise import build_recording
-from traceanalyzer.readers.nsys_tables import SQLITE_MAGIC, SqliteTables
 
 NAME = "nsys-sqlite"
+
+_MAGIC = b"SQLite format 3\0"
 
 
 def sniff(path: Path, head: bytes) -> bool:
     """Say whether the content is an SQLite database; whether it is an Nsight export shows when it is read."""
-    return head.startswith(SQLITE_MAGIC)
+    return head.startswith(_MAGIC)
 
 
 def read(path: Path, progress: Progress | None = None) -> Recording:
@@ -26,6 +26,10 @@ def read(path: Path, progress: Progress | None = None) -> Recording:
     Raises:
         TraceFormatError: It is damaged, no Nsight Systems export, or lacks a needed column.
     """
+    # only who reads an export pays for importing pyarrow and the database driver
+    from traceanalyzer.readers.nsys_normalise import build_recording
+    from traceanalyzer.readers.nsys_tables import SqliteTables
+
     with Stream(path) as stream:
         if stream.compression:
             # SQLite needs a real file to seek in
@@ -33,8 +37,8 @@ def read(path: Path, progress: Progress | None = None) -> Recording:
                 plain = Path(folder) / "export.sqlite"
                 _decompress(stream, plain)
                 return build_recording(SqliteTables(plain, str(path)), path, NAME, progress)
-        magic = stream.read(len(SQLITE_MAGIC))
-    if magic != SQLITE_MAGIC:
+        magic = stream.read(len(_MAGIC))
+    if magic != _MAGIC:
         problem = "not an SQLite database" if magic else "the file is empty"
         raise TraceFormatError(str(path), problem, "export one with `nsys export --type sqlite FILE.nsys-rep`")
     return build_recording(SqliteTables(path, str(path)), path, NAME, progress)

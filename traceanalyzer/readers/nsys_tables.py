@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 import adbc_driver_manager
-import adbc_driver_sqlite.dbapi as adbc_sqlite
+import adbc_driver_sqlite
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -25,8 +25,6 @@ import pyarrow.parquet
 
 from traceanalyzer.errors import TraceFormatError
 from traceanalyzer.model.schema import IntArray
-
-SQLITE_MAGIC = b"SQLite format 3\0"
 
 # Rows per Arrow batch. The driver infers a column's type from the first batch, so a large one also keeps a column
 # that starts with NULLs from being guessed.
@@ -85,7 +83,7 @@ class SqliteTables:
                 }
             finally:
                 connection.close()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise TraceFormatError(path, f"not a readable SQLite database ({error})", RE_EXPORT) from None
 
     def tables(self) -> frozenset[str]:
@@ -103,10 +101,16 @@ class SqliteTables:
         wanted = (f"COALESCE({_quoted(c)}, '')" if types[c] == "TEXT" else _quoted(c) for c in columns)
         query = f"SELECT {', '.join(wanted)} FROM {_quoted(table)}"
         try:
-            with adbc_sqlite.connect(self._uri) as connection, connection.cursor() as cursor:
-                cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": _BATCH_ROWS})
-                cursor.execute(query)
-                return cursor.fetch_arrow_table().rename_columns(list(columns))
+            # the driver's bare interface: its DB-API module imports pandas and polars where they are installed
+            with (
+                adbc_driver_sqlite.connect(self._uri) as database,
+                adbc_driver_manager.AdbcConnection(database) as connection,
+                adbc_driver_manager.AdbcStatement(connection) as statement,
+            ):
+                statement.set_options(**{"adbc.sqlite.query.batch_rows": _BATCH_ROWS})
+                statement.set_sql_query(query)
+                stream, _ = statement.execute_query()
+                return pa.RecordBatchReader.from_stream(stream).read_all().rename_columns(list(columns))
         except (adbc_driver_manager.Error, pa.ArrowException, UnicodeDecodeError) as error:
             problem = f"the table cannot be read ({_first_line(error)})"
             raise TraceFormatError(self.path, problem, RE_EXPORT, where=table) from None
@@ -151,7 +155,9 @@ class ArrowFolderTables:
         file = self._files[table]
         try:
             if file.suffix == ".parquet":
-                return pyarrow.parquet.read_table(file, columns=list(columns))
+                # not read_table: it goes through pyarrow.dataset, which takes long to import
+                with pyarrow.parquet.ParquetFile(file, memory_map=True) as parquet:
+                    return parquet.read(columns=list(columns))
             with pa.memory_map(str(file)) as source:
                 # the map is closed on return, so the batches kept are copied out of it column by column
                 batches = [batch.select(list(columns)) for batch in pyarrow.ipc.open_stream(source)]
@@ -222,7 +228,8 @@ class RawTable:
         if not len(self) or not self.has(column) or pa.types.is_null(self.data[column].type):
             return np.full(len(self), -1, dtype=np.int64), []
         values = self.data[column]
-        if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+        if not any(is_kind(values.type) for is_kind in kinds):
             values = values.cast(pa.large_string())
         encoded = pc.dictionary_encode(values).combine_chunks()
         codes: IntArray = pc.fill_null(encoded.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)

@@ -113,7 +113,7 @@ def read_run_folder(path: Path) -> RunFolder:
         document=document,
         recordings=tuple(recordings),
         notes=tuple(notes),
-        memory_snapshot=_inside(path, files.get("memory_snapshot")),
+        memory_snapshot=_plain_or_gzipped(path, files.get("memory_snapshot")),
         gpu_samples=_inside(path, files.get("gpu_samples")),
     )
 
@@ -134,13 +134,13 @@ def _recording(folder: Path, document: dict[str, Any], entry: Any) -> RunRecordi
     path = _inside(folder, entry.get("file") if isinstance(entry, dict) else None)
     if path is None:
         return None
-    index = int(entry.get("pass", 0))
+    index = _count(entry.get("pass"))
     return RunRecording(
         path=path,
         format=str(entry.get("format", "")),
         profiler=str(entry.get("profiler", "")),
         pass_index=index,
-        rank=int(entry.get("rank", 0)),
+        rank=_count(entry.get("rank")),
         recorder=_recorder_facts(document, index, entry),
     )
 
@@ -174,6 +174,16 @@ def _inside(folder: Path, name: object) -> Path | None:
     if not path.exists() or not path.resolve().is_relative_to(folder.resolve()):
         return None
     return path
+
+
+def _count(value: object) -> int:
+    """Return a pass or rank number; 0 where the document holds none that makes sense."""
+    return value if isinstance(value, int) and 0 <= value < 1 << 31 else 0
+
+
+def _plain_or_gzipped(folder: Path, name: object) -> Path | None:
+    """Return a named file, or what ``gzip`` made of it."""
+    return _inside(folder, name) or (_inside(folder, f"{name}.gz") if isinstance(name, str) and name else None)
 
 
 def _file_of(entry: object) -> str:

@@ -93,8 +93,8 @@ def base_configuration() -> dict[str, Any]:
         "cuda": torch.version.cuda,
         "cpu_cores": usable_cores(),
         "device": "cuda" if found else "cpu",
-        "tf32": bool(torch.backends.cuda.matmul.allow_tf32),
-        "cudnn_tf32": bool(torch.backends.cudnn.allow_tf32),
+        "tf32": _allows_tf32(torch.backends.cuda.matmul),
+        "cudnn_tf32": _allows_tf32(torch.backends.cudnn),
         "cudnn_benchmark": bool(torch.backends.cudnn.benchmark),
     }
 
@@ -111,6 +111,13 @@ def ddp_facts() -> dict[str, int]:
 def environment_rank() -> int:
     """Return the rank a distributed launcher gave this process; 0 without one."""
     return max(int(os.environ.get("RANK", "0") or 0), 0)
+
+
+def _allows_tf32(backend: Any) -> bool | None:
+    try:
+        return bool(backend.allow_tf32)
+    except RuntimeError:  # set through torch's newer interface, which then refuses to answer through this one
+        return None
 
 
 def _nvml_facts(index: int) -> dict[str, Any]:

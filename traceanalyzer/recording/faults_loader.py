@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from traceanalyzer.recording.faults import Fault, FaultSettings
+from traceanalyzer.recording.loader_timing import TimedPart
 
 
 class SingleProcessLoader(Fault):
@@ -47,7 +48,10 @@ class SlowStorage(Fault):
     def prepare(self, trainer: Any) -> None:
         """Delay the data set's image reads, in whichever process does them."""
         dataset = trainer.train_loader.dataset
-        dataset.load_image = SlowCall(dataset.load_image, self.seconds)
+        if isinstance(dataset.load_image, TimedPart):  # the wait belongs to the reading that is being timed
+            dataset.load_image.inner = SlowCall(dataset.load_image.inner, self.seconds)
+        else:
+            dataset.load_image = SlowCall(dataset.load_image, self.seconds)
 
 
 class FewWorkers(Fault):

@@ -29,9 +29,22 @@ def save_snapshot(path: Path) -> None:
 
     snapshot = torch.cuda.memory._snapshot()
     torch.cuda.memory._record_memory_history(enabled=None)
+    snapshot["device_counters"] = [_counters(device) for device in range(torch.cuda.device_count())]
     shorten_paths(snapshot)
     with path.open("wb") as file:
         pickle.dump(snapshot, file)
+
+
+def _counters(device: int) -> dict[str, int]:
+    """Count what a history that began later cannot show: retries and errors since the program began."""
+    import torch
+
+    stats = torch.cuda.memory_stats(device)
+    return {
+        "num_alloc_retries": int(stats.get("num_alloc_retries", 0)),
+        "num_ooms": int(stats.get("num_ooms", 0)),
+        "total_memory_bytes": int(torch.cuda.get_device_properties(device).total_memory),
+    }
 
 
 def shorten_paths(snapshot: dict[str, Any]) -> None:

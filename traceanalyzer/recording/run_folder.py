@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from traceanalyzer.errors import UsageError
 
 SCHEMA = "traceanalyzer.run/1"
 RUN_FILE = "run.json"
+_WAIT_S = 120
 _RESERVE_FILE = ".reserve"
 _RESERVE_BYTES = 1 << 20  # more than any run.json: what the last state is written into when the disk is full
 
@@ -42,6 +44,8 @@ class RunFolder:
             self.document = read_document(self.path)
         elif rank == 0:
             prepare_folder(self.path, overwrite=overwrite)
+        else:
+            _wait_for_first_rank(self.path)
         self.path.mkdir(parents=True, exist_ok=True)
         self._reserve = self.path / (_RESERVE_FILE if rank == 0 else f"{_RESERVE_FILE}.rank{rank}")
         self._reserve.write_bytes(b"\0" * _RESERVE_BYTES)
@@ -123,6 +127,21 @@ def read_document(path: Path) -> dict[str, Any]:
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise UsageError(f"{file}: not a {SCHEMA} document")
     return document
+
+
+def _wait_for_first_rank(path: Path) -> None:
+    """Wait until rank 0 has begun the run: only it decides whether the folder may be used.
+
+    Raises:
+        UsageError: It did not within two minutes.
+    """
+    deadline = time.monotonic() + _WAIT_S
+    while time.monotonic() < deadline:
+        with suppress(UsageError):
+            if read_document(path)["state"] == "running":
+                return
+        time.sleep(0.1)
+    raise UsageError(f"{path}: rank 0 did not begin a run there")
 
 
 def describe_error(error: BaseException) -> str:

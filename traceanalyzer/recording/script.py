@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from traceanalyzer.errors import UsageError
+from traceanalyzer.recording.facts import environment_rank
 from traceanalyzer.recording.loader_timing import time_loader
 from traceanalyzer.recording.options import ScriptOptions
 from traceanalyzer.recording.recorder import Recorder, RecordingComplete, default_command
@@ -60,14 +61,20 @@ def record_script(options: ScriptOptions, *, profiler: str | None = None, append
         The run folder.
 
     Raises:
-        UsageError: There is no script.
+        UsageError: There is no script, or no PyTorch to run it with.
     """
-    import torch
+    try:
+        import torch
+    except ImportError:
+        raise UsageError(
+            "record script needs PyTorch in this environment: install the script's own requirements here, "
+            "or traceanalyzer with its record extra"
+        ) from None
 
     words = script_words(options.command)
     chosen = profiler or options.profiler
     out = options.out.resolve()
-    if not append:
+    if not append and environment_rank() == 0:
         prepare_folder(out, overwrite=options.overwrite)
     recorder = Recorder(
         out,

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from traceanalyzer.errors import UsageError
+from traceanalyzer.recording.facts import environment_rank
 from traceanalyzer.recording.faults import Fault, install, make_faults
 from traceanalyzer.recording.options import YoloOptions, to_words
 from traceanalyzer.recording.recorder import Recorder, RecordingComplete, default_command
@@ -52,7 +53,7 @@ def record_yolo(
     options = _with_faults(options, faults)
     chosen = profiler or options.profiler
     out = options.out.resolve()
-    if not append:
+    if not append and environment_rank() == 0:
         prepare_folder(out, overwrite=options.overwrite)
     for fault in faults:
         os.environ.update(fault.settings.environment)

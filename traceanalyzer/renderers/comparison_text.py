@@ -14,6 +14,7 @@ _MARK = {
     Verdict.NO_CHANGE: "no change",
     Verdict.INCONCLUSIVE: "inconclusive",
 }
+MOST_PERCENT = 1000  # above that a factor reads better than a percentage
 _MET = {True: "met", False: "broken", None: "not measurable"}
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&])")
 # control, bidirectional-override and line-separator characters change what a reader sees, so they are spelled out
@@ -27,14 +28,28 @@ def format_level(value: float | None, unit: str) -> str:
     return format_ns(value) if unit == "ns" else f"{value:g}"
 
 
-def format_change(test: Test) -> str:
-    """Write the change and, where there is one, its 98 % interval."""
+def format_ratio(test: Test) -> str:
+    """Write the relative change; "new" where there was nothing before."""
     if test.change is None:
         return "new" if not test.base and test.candidate else "–"
-    text = f"{test.change * 100:+.1f} %"
-    if test.low is not None and test.high is not None:
-        text += f" ({test.low * 100:+.1f} to {test.high * 100:+.1f} %)"
-    return text
+    if test.change > MOST_PERCENT / 100:
+        return f"× {test.change + 1:.3g}"
+    return f"{test.change * 100:+.1f} %"
+
+
+def format_interval(test: Test) -> str:
+    """Write the 98 % interval of the relative change; empty where the test has none."""
+    if test.low is None or test.high is None:
+        return ""
+    if test.high > MOST_PERCENT / 100:
+        return f"× {test.low + 1:.3g} to {test.high + 1:.3g}"
+    return f"{test.low * 100:+.1f} to {test.high * 100:+.1f} %"
+
+
+def format_change(test: Test) -> str:
+    """Write the change and, where there is one, its 98 % interval."""
+    interval = format_interval(test)
+    return f"{format_ratio(test)} ({interval})" if interval else format_ratio(test)
 
 
 def plain(text: str) -> str:

@@ -14,12 +14,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.renderers.html_palette import BUSY, GROUP_OF, GROUPS
-from traceanalyzer.renderers.text import cause_title
-from traceanalyzer.results.analysis import CopyPoints, DepthDelay, Histogram, MemoryCurve, PerStep, RankReport
+from traceanalyzer.renderers.text import cause_title, shorten, visible
+from traceanalyzer.results.analysis import (
+    CopyPoints,
+    DepthDelay,
+    Histogram,
+    KernelsReport,
+    MemoryCurve,
+    PerStep,
+    RankReport,
+)
 from traceanalyzer.units import format_bytes, format_ns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+Colours = Callable[[str], str]
+Painter = Callable[["Axes", Colours], None]
 
 WIDTH_IN = 7.4
 WIDE_IN = 13.0
@@ -27,8 +38,9 @@ HEIGHT_IN = 2.7
 LEFT_IN, RIGHT_IN, TOP_IN, BOTTOM_IN = 0.68, 0.28, 0.1, 0.58
 MAX_BARS = 240
 MAX_POINTS = 400
+MAX_FAMILIES = 12
 
-_SETTINGS: dict[str, Any] = {
+SETTINGS: dict[str, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "traceanalyzer",
     "font.family": ["DejaVu Sans"],
@@ -58,6 +70,8 @@ class Figure:
         caption: How to read it, and what was left out.
         svg: The ``<svg>`` element; only text of this module and numbers are in it.
         legend: ``(css variable, label)`` of the colours used, in drawing order.
+        paint: Draws it again, on any axes and in other colours, within ``rc_context(SETTINGS)``.
+        width_in: Width of the drawing in inches.
     """
 
     key: str
@@ -65,6 +79,8 @@ class Figure:
     caption: str
     svg: str
     legend: tuple[tuple[str, str], ...]
+    paint: Painter
+    width_in: float = WIDTH_IN
 
 
 class _Colours:
@@ -98,12 +114,19 @@ def draw_figures(rank: RankReport, prefix: str = "") -> list[Figure]:
         _memory_figure(rank.series.memory, prefix),
         _copies_figure(rank.series.copy_size_bandwidth, prefix),
         _delay_figure(rank.series.launch_delay_by_queue_depth, prefix),
+        _families_figure(rank.kernels, prefix),
     ]
     return [figure for figure in made if figure is not None]
 
 
 def _render(
-    key: str, prefix: str, description: str, paint: Callable[[Axes, _Colours], None], width_in: float = WIDTH_IN
+    key: str,
+    prefix: str,
+    description: str,
+    paint: Painter,
+    width_in: float = WIDTH_IN,
+    left_in: float = LEFT_IN,
+    height_in: float = HEIGHT_IN,
 ) -> str:
     """Draw one pair of axes and return the ``<svg>`` element, dressed in CSS variables."""
     import matplotlib as mpl
@@ -112,7 +135,7 @@ def _render(
 
     colours = _Colours()
     ink, line = colours("soft"), colours("line")
-    settings = _SETTINGS | {
+    settings = SETTINGS | {
         "text.color": ink,
         "axes.labelcolor": ink,
         "axes.edgecolor": line,
@@ -123,11 +146,11 @@ def _render(
         "grid.color": line,
     }
     with mpl.rc_context(settings):
-        canvas = Canvas(figsize=(width_in, HEIGHT_IN))
+        canvas = Canvas(figsize=(width_in, height_in))
         FigureCanvasSVG(canvas)
         # fixed margins: measuring every label to lay them out would double the time
-        left, bottom = LEFT_IN / width_in, BOTTOM_IN / HEIGHT_IN
-        box = (left, bottom, 1 - left - RIGHT_IN / width_in, 1 - bottom - TOP_IN / HEIGHT_IN)
+        left, bottom = left_in / width_in, BOTTOM_IN / height_in
+        box = (left, bottom, 1 - left - RIGHT_IN / width_in, 1 - bottom - TOP_IN / height_in)
         paint(canvas.add_axes(box), colours)
         buffer = io.BytesIO()
         canvas.savefig(
@@ -217,7 +240,7 @@ def _steps_figure(series: PerStep, prefix: str) -> Figure | None:
     bars = [range(i, min(i + per_bar, count)) for i in range(0, count, per_bar)]
     scale, unit = _time_unit(max(series.window_ns))
 
-    def paint(axes: Axes, colours: _Colours) -> None:
+    def paint(axes: Axes, colours: Colours) -> None:
         from matplotlib.ticker import MaxNLocator
 
         bottoms = [0.0] * len(bars)
@@ -243,6 +266,8 @@ def _steps_figure(series: PerStep, prefix: str) -> Figure | None:
         f"One bar per step; its parts add up to the step.{note}",
         _render("steps", prefix, title, paint, WIDE_IN),
         tuple((variable, label) for variable, label, _ in layers),
+        paint,
+        WIDE_IN,
     )
 
 
@@ -257,7 +282,7 @@ def _gaps_figure(histograms: dict[str, Histogram], prefix: str) -> Figure | None
             totals[histogram.edges[i], histogram.edges[i + 1]] += ns
     scale, unit = _time_unit(max(totals.values()))
 
-    def paint(axes: Axes, colours: _Colours) -> None:
+    def paint(axes: Axes, colours: Colours) -> None:
         bottoms: dict[tuple[int, int], float] = {}
         for cause in ordered:
             boxes = []
@@ -289,6 +314,7 @@ def _gaps_figure(histograms: dict[str, Histogram], prefix: str) -> Figure | None
         "How much idle time lies in short and in long pieces; many short ones are dispatch, few long ones are waits.",
         _render("gaps", prefix, title, paint),
         tuple((f"c-{cause}", cause_title(cause)) for cause in ordered),
+        paint,
     )
 
 
@@ -299,7 +325,7 @@ def _memory_figure(curve: MemoryCurve | None, prefix: str) -> Figure | None:
     time = [t / scale for t in curve.time_ns]
     gib = 1024**3
 
-    def paint(axes: Axes, colours: _Colours) -> None:
+    def paint(axes: Axes, colours: Colours) -> None:
         allocated = [b / gib for b in curve.allocated_bytes]
         axes.fill_between(time, allocated, step="post", color=colours("g-memory"), alpha=0.45, linewidth=0)
         axes.plot(time, allocated, drawstyle="steps-post", color=colours("g-memory"), linewidth=1)
@@ -319,6 +345,7 @@ def _memory_figure(curve: MemoryCurve | None, prefix: str) -> Figure | None:
         f"Filled: allocated (peak {peak}). Dashed: reserved from the device.",
         _render("memory", prefix, title, paint),
         (("g-memory", "allocated"), ("ink", "reserved (dashed)")),
+        paint,
     )
 
 
@@ -340,7 +367,7 @@ def _copies_figure(points: CopyPoints | None, prefix: str) -> Figure | None:
     drawn = rows[::every]
     kinds = [kind for kind in _MEMORY_MARKS if any(points.host_memory[i] == kind for i in drawn)]
 
-    def paint(axes: Axes, colours: _Colours) -> None:
+    def paint(axes: Axes, colours: Colours) -> None:
         for kind in kinds:
             chosen = [i for i in drawn if points.host_memory[i] == kind]
             variable, marker = _MEMORY_MARKS[kind]
@@ -369,6 +396,7 @@ def _copies_figure(points: CopyPoints | None, prefix: str) -> Figure | None:
         f"Large pinned copies show what the link can do; pageable ones fall below it.{sampled}",
         _render("copies", prefix, title, paint),
         tuple((_MEMORY_MARKS[kind][0], f"{kind} ({_MARK_NAMES[_MEMORY_MARKS[kind][1]]})") for kind in kinds),
+        paint,
     )
 
 
@@ -380,7 +408,7 @@ def _delay_figure(delays: DepthDelay | None, prefix: str) -> Figure | None:
         return None
     scale, unit = _time_unit(max(*delays.p50_ns, *delays.p90_ns, 1))
 
-    def paint(axes: Axes, colours: _Colours) -> None:
+    def paint(axes: Axes, colours: Colours) -> None:
         axes.plot(delays.depth, [v / scale for v in delays.p50_ns], color=colours("g-host"), marker="o", markersize=3.5)
         axes.plot(delays.depth, [v / scale for v in delays.p90_ns], color=colours("g-sync"), marker="^", markersize=3.5)
         axes.set_xscale("symlog", base=2, linthresh=1)
@@ -397,4 +425,62 @@ def _delay_figure(delays: DepthDelay | None, prefix: str) -> Figure | None:
         "A delay that grows with the queue is work in line; a delay at depth 0 is the cost of launching itself.",
         _render("delay", prefix, title, paint),
         (("g-host", "median (circles)"), ("g-sync", "90th percentile (triangles)")),
+        paint,
+    )
+
+
+# narrow formats, which tensor cores like best, in green; wide ones in blue; a name that does not tell in grey
+_PRECISION_COLOURS = {
+    "fp8": "b-communication",
+    "fp16": "b-compute",
+    "bf16": "b-exposed_copy",
+    "int8": "g-cycle",
+    "tf32": "c-launch_latency",
+    "fp32": "g-host",
+    "fp64": "g-pause",
+}
+
+
+def _families_figure(kernels: KernelsReport, prefix: str) -> Figure | None:
+    by_family: Counter[str] = Counter()
+    for total in kernels.families:
+        by_family[total.family] += total.time_ns
+    if len(by_family) < 2:
+        return None
+    shown = [family for family, _ in by_family.most_common() if family != "other"][:MAX_FAMILIES]
+    rows = [*shown, "all others"]
+    sums: dict[tuple[int, str], int] = {}
+    for total in kernels.families:
+        row = shown.index(total.family) if total.family in shown else len(shown)
+        sums[row, total.precision] = sums.get((row, total.precision), 0) + total.time_ns
+    precisions = [p for p in [*_PRECISION_COLOURS, "unknown"] if any(key[1] == p for key in sums)]
+    scale, unit = _time_unit(max(by_family.values()))
+
+    def paint(axes: Axes, colours: Colours) -> None:
+        lefts = [0.0] * len(rows)
+        for precision in precisions:
+            boxes = []
+            for row in range(len(rows)):
+                width = sums.get((row, precision), 0) / scale
+                if width:
+                    boxes.append((lefts[row], width, row - 0.38, 0.76))
+                lefts[row] += width
+            _bars(axes, boxes, colours(_PRECISION_COLOURS.get(precision, "soft")))
+        axes.set_xlim(0, max(lefts) * 1.03)
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.set_yticks(range(len(rows)), [shorten(visible(family), 42) for family in rows])
+        axes.grid(axis="y", visible=False)
+        axes.grid(axis="x", visible=True)
+        axes.set_xlabel(f"kernel time, summed, {unit}")
+
+    title = "Kernel time by family and precision"
+    return Figure(
+        "families",
+        title,
+        "Variants of one kernel count as one family; the precision is what its name states.",
+        _render("families", prefix, title, paint, WIDE_IN, 3.6, 0.26 * len(rows) + 0.7),
+        tuple(
+            (_PRECISION_COLOURS.get(p, "soft"), "not in the name" if p == "unknown" else p.upper()) for p in precisions
+        ),
+        paint,
     )

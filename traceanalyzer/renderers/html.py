@@ -11,18 +11,21 @@ from importlib.resources import files
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
+from traceanalyzer.renderers import html_memory as memory_view
 from traceanalyzer.renderers import html_view as view
 from traceanalyzer.renderers.embed import script_json
 from traceanalyzer.renderers.figures import draw_figures
+from traceanalyzer.renderers.html_answer import cards, headline
 from traceanalyzer.renderers.html_palette import css_variables
 from traceanalyzer.renderers.html_timeline import slice_count, timeline_payload
 from traceanalyzer.renderers.text import visible
 from traceanalyzer.results.analysis import Analysis
+from traceanalyzer.results.answer import answer
 from traceanalyzer.results.vocabulary import FindingKind, Status
 from traceanalyzer.units import format_bytes, format_ns, format_share
 
 # each module may use only those before it; the last one starts everything
-SCRIPTS = ("scale.js", "model.js", "draw.js", "input.js", "app.js")
+SCRIPTS = ("scale.js", "model.js", "draw.js", "input.js", "tables.js", "app.js")
 MAX_STEP_ROWS = 400
 
 
@@ -38,8 +41,10 @@ def render_html(analysis: Analysis) -> str:
     script = page_script()
     timelines = [timeline_payload(rank) for rank in analysis.ranks if rank.timeline.tracks]
     main = analysis.ranks[0] if analysis.ranks else None
-    bar = view.step_bar(main) if main is not None else None
-    sentence, outlook = view.headline(analysis, bar)
+    # where the answer is an episode, the bar has to show it
+    episodes = view.is_episodic(answer(analysis))
+    bar = view.step_bar(main, episodes=episodes) if main is not None else None
+    sentence, outlook = headline(analysis, bar)
     light, dark = css_variables()
     return (
         _environment()
@@ -47,11 +52,12 @@ def render_html(analysis: Analysis) -> str:
         .render(
             analysis=analysis,
             bar=bar,
+            episodes=episodes,
             sentence=sentence,
             outlook=outlook,
-            faults=view.cards(analysis, FindingKind.FAULT),
-            limiters=view.cards(analysis, FindingKind.LIMITER),
-            notes=view.cards(analysis, FindingKind.NOTE),
+            faults=cards(analysis, FindingKind.FAULT),
+            limiters=cards(analysis, FindingKind.LIMITER),
+            notes=cards(analysis, FindingKind.NOTE),
             others=[
                 (title, [f for f in analysis.findings if f.status is status])
                 for title, status in (
@@ -62,6 +68,7 @@ def render_html(analysis: Analysis) -> str:
                 )
             ],
             view=view,
+            memory_view=memory_view,
             figures={rank.rank: draw_figures(rank, f"r{rank.rank}-") for rank in analysis.ranks},
             slices={rank.rank: slice_count(rank.timeline) for rank in analysis.ranks},
             max_step_rows=MAX_STEP_ROWS,
@@ -114,12 +121,26 @@ def _environment() -> Environment:
         "ns": format_ns,
         "bytes": format_bytes,
         "share": lambda fraction: format_share(fraction, 1.0),
+        "ns_cell": lambda value: _cell(value, format_ns(value), "ns"),
+        "bytes_cell": lambda value: _cell(value, format_bytes(value), "bytes"),
+        "share_cell": lambda value: _cell(value, format_share(value, 1.0), "share"),
         "visible": visible,
         "exact": lambda value: f"{value:,}",
         "percent": lambda fraction: f"{100 * fraction:.3f}%",
         "number": _number,
     }
     return environment
+
+
+def _cell(value: float | None, text: str, unit: str) -> str:
+    """Write a table's number for reading, with the exact one behind it for copying and hovering."""
+    if value is None:
+        return text
+    exact = f"{value:.6g}" if unit == "share" else f"{round(value)}"
+    hover = (
+        "" if unit == "share" else Markup(' title="{} {}"').format(f"{round(value):,}", "ns" if unit == "ns" else "B")
+    )
+    return Markup('<data class="{}" value="{}"{}>{}</data>').format(unit, exact, hover, text)
 
 
 def _number(value: float | str | bool | None, name: str = "") -> str:

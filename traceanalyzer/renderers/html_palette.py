@@ -1,7 +1,7 @@
 """Words and colours of causes, kinds and phases in the report: fixed, so that two reports can be laid side by side.
 
-Hues follow a colour-blind safe set (bluish green, amber, blue, vermillion, purple, olive, grey); causes of one group
-share a hue and differ in lightness. A colour never stands alone: every use carries its label.
+Hues follow a colour-blind safe set (bluish green, amber, blue, violet, vermillion, pink, olive, grey); causes of one
+group share a hue and differ in lightness. A colour never stands alone: every use carries its label.
 """
 
 from __future__ import annotations
@@ -42,35 +42,16 @@ GROUPS: tuple[Group, ...] = (
             Cause.LAUNCH_CALL,
             Cause.LAUNCH_LATENCY,
             Cause.GRAPH_LAUNCH,
-            Cause.PLAN_SEARCH,
-            Cause.MODULE_LOAD,
-            Cause.GARBAGE_COLLECTION,
-            Cause.PREEMPTED,
         ),
-        (
-            "#2c5f9e",
-            "#5d92cf",
-            "#8fb6e3",
-            "#3f79ba",
-            "#b5cff0",
-            "#23497a",
-            "#16365f",
-            "#4a6a92",
-            "#7d9cc4",
-            "#a3b6d2",
-        ),
-        (
-            "#6ea3e0",
-            "#94bdec",
-            "#b7d3f4",
-            "#5a8fd0",
-            "#d3e4f9",
-            "#4a7dbd",
-            "#3d6cab",
-            "#7f9cc4",
-            "#a5bcdd",
-            "#c1cfe4",
-        ),
+        ("#2c5f9e", "#5d92cf", "#8fb6e3", "#3f79ba", "#b5cff0", "#23497a"),
+        ("#6ea3e0", "#94bdec", "#b7d3f4", "#5a8fd0", "#d3e4f9", "#4a7dbd"),
+    ),
+    Group(
+        "pause",
+        "Host paused",
+        (Cause.PLAN_SEARCH, Cause.MODULE_LOAD, Cause.GARBAGE_COLLECTION, Cause.PREEMPTED),
+        ("#5b3f94", "#8a6fc2", "#7455ad", "#b6a3dc"),
+        ("#b79df0", "#8d72cc", "#a488e4", "#d3c4f6"),
     ),
     Group(
         "sync",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+from traceanalyzer.renderers.text import visible
 from traceanalyzer.results.analysis import RankReport
 from traceanalyzer.results.timeline import Timeline, Track, TrackSlices
 
@@ -28,7 +29,8 @@ def timeline_payload(rank: RankReport) -> dict[str, Any]:
         "rank": rank.rank,
         "start": timeline.start_ns,
         "end": timeline.end_ns,
-        "strings": timeline.strings,
+        # the script shows names as text, which hidden and bidirectional controls would still reorder
+        "strings": [visible(string) for string in timeline.strings],
         "binned": timeline.binned_below_ns,
         "merged": timeline.merged_slices,
         "tracks": [_track(track, pairs) for track in timeline.tracks],

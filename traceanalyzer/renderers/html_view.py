@@ -1,4 +1,4 @@
-"""What the report says, as plain values: the sentence, the bar, findings with their places, and the tables.
+"""What the report shows, as plain values: the bar and the tables; ``html_answer`` has the sentence and findings.
 
 Nothing is measured here; sums over the windows shown are exact integers, so the page can say that parts add up.
 """
@@ -10,20 +10,13 @@ from dataclasses import dataclass
 
 from traceanalyzer.renderers.html_palette import BUSY, CAUSE_MEANING, GROUP_OF, GROUPS, OTHER_BUSY
 from traceanalyzer.renderers.text import cause_title, visible
-from traceanalyzer.results.analysis import Analysis, DeviceReport, RankReport
-from traceanalyzer.results.answer import answer, firing
-from traceanalyzer.results.finding import Evidence, Finding
-from traceanalyzer.results.vocabulary import PHASES, Basis, FindingKind, StepClass
+from traceanalyzer.results.analysis import DeviceReport, ObserverReport, RangeReport, RankReport
+from traceanalyzer.results.finding import Finding
+from traceanalyzer.results.vocabulary import PHASES, StepClass
 from traceanalyzer.units import format_ns, format_share
 
-SHOWN_EVIDENCE = 24
-
-BASIS_WORDS = {
-    Basis.MEASURED: "measured by trying it",
-    Basis.REPLAY: "predicted by replay",
-    Basis.BOUND: "upper bound",
-    Basis.NONE: "not estimated",
-}
+# below this fraction a part of the bar is narrower than a pixel
+SMALL = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +63,11 @@ class PartGroup:
         """Fraction of the whole."""
         return sum(part.share for part in self.parts)
 
+    @property
+    def listed(self) -> list[Part]:
+        """Parts large enough to see, largest first."""
+        return sorted((part for part in self.parts if part.share >= SMALL), key=lambda part: -part.total_ns)
+
 
 @dataclass(frozen=True, slots=True)
 class Bar:
@@ -110,31 +108,15 @@ class Bar:
         return [part for group in self.groups for part in group.parts]
 
     @property
+    def small(self) -> list[Part]:
+        """Parts too small to see, largest first; the legend names them in one line."""
+        return sorted((part for part in self.parts if part.share < SMALL), key=lambda part: -part.total_ns)
+
+    @property
     def largest_idle(self) -> Part | None:
         """The largest cause of idle time."""
         idle = [part for group in self.groups if group.key != "busy" for part in group.parts]
         return max(idle, key=lambda part: part.total_ns, default=None)
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A place in the recording a reader can jump to."""
-
-    evidence: Evidence
-    label: str
-
-
-@dataclass(frozen=True, slots=True)
-class Card:
-    """A finding that fires, ready to print."""
-
-    finding: Finding
-    gain: str
-    gain_range: str
-    basis: str
-    share: str
-    locations: tuple[str, ...]
-    places: tuple[Place, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,20 +130,37 @@ class Matrix:
     total: float
 
 
-def chosen_windows(rank: RankReport) -> tuple[list[int], str]:
-    """Return the windows that stand for the rank, and what they are: the steady ones, or all where none is."""
+def chosen_windows(rank: RankReport, *, episodes: bool = False) -> tuple[list[int], str]:
+    """Return the windows that stand for the rank, and what they are: the steady ones, or all where none is.
+
+    Args:
+        rank: The rank.
+        episodes: Count the episodic windows in, because the answer is about them.
+    """
     classes = rank.steps.step_class
     count = len(rank.per_step.window_ns)
     steady = [i for i in range(count) if classes[i] is StepClass.STEADY]
-    if steady:
-        return steady, f"{len(steady)} steady step{'s' if len(steady) > 1 else ''}"
-    return list(range(count)), f"{count} step{'s' if count != 1 else ''}"
+    if not steady:
+        return list(range(count)), _counted(count, "step")
+    episodic = [i for i in range(count) if classes[i] is StepClass.EPISODIC] if episodes else []
+    if episodic:
+        return sorted(steady + episodic), f"{_counted(len(steady), 'steady step')} and {len(episodic)} episodic"
+    return steady, _counted(len(steady), "steady step")
 
 
-def step_bar(rank: RankReport) -> Bar | None:
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' if count != 1 else ''}"
+
+
+def is_episodic(finding: Finding | None) -> bool:
+    """Whether a finding is about something that does not come every step."""
+    return finding is not None and finding.episode.ns is not None
+
+
+def step_bar(rank: RankReport, *, episodes: bool = False) -> Bar | None:
     """Return where a step's time goes, or the recording's where it has no steps; None without a device."""
     series = rank.per_step
-    windows, of = chosen_windows(rank)
+    windows, of = chosen_windows(rank, episodes=episodes)
     if series.device_id is not None and windows:
         total = sum(series.window_ns[i] for i in windows)
         busy = {kind: sum(values[i] for i in windows) for kind, values in series.busy_by_kind_ns.items()}
@@ -172,6 +171,19 @@ def step_bar(rank: RankReport) -> Bar | None:
     if rank.devices:
         return device_bar(rank.devices[0])
     return None
+
+
+def left_out(rank: RankReport, *, episodes: bool = False) -> list[str]:
+    """Name the windows that the bar does not show, by class: how many, and how long they are on average."""
+    shown, _ = chosen_windows(rank, episodes=episodes)
+    rest = sorted(set(range(len(rank.per_step.window_ns))) - set(shown))
+    lengths: dict[str, list[int]] = {}
+    for i in rest:
+        lengths.setdefault(rank.steps.step_class[i].value, []).append(rank.per_step.window_ns[i])
+    return [
+        f"{_counted(len(values), f'{name} step')} of {format_ns(sum(values) / len(values))}"
+        for name, values in lengths.items()
+    ]
 
 
 def device_bar(device: DeviceReport) -> Bar:
@@ -209,118 +221,16 @@ def _bar(of: str, per: str, windows: int, total: int, busy: dict[str, int], idle
     return Bar(of, per, windows, total, tuple(groups))
 
 
-def headline(analysis: Analysis, bar: Bar | None) -> tuple[str, str]:
-    """Return the answer in one sentence, and a second one with what fixing it would do (may be empty)."""
-    if bar is None:
-        return "No GPU activity was recorded, so there is no idle time to explain.", ""
-    where = " in steady steps" if any(left_out(rank) for rank in analysis.ranks[:1]) else ""
-    worked = f"The GPU worked {format_share(bar.busy_share, 1.0)} of the time{where}"
-    first = answer(analysis)
-    if first is None:
-        return f"{worked}; nothing that can be won back was found.", ""
-    return f"{worked}; {lower_first(visible(first.title)).rstrip('.')}.", _outlook(analysis, bar, first)
-
-
-def _outlook(analysis: Analysis, bar: Bar, first: Finding) -> str:
-    if analysis.plan:
-        planned = analysis.plan[min(1, len(analysis.plan) - 1)]
-        count = len(planned.fixes)
-        what = f"Fixing the first {count} findings" if count > 1 else f"Fixing {visible(planned.fixes[0])}"
-        return f"{what} would take the {bar.per} from {format_ns(bar.mean_ns)} to about {format_ns(planned.step_ns)}."
-    rank = next((rank for rank in analysis.ranks if rank.rank == first.rank), None)
-    mean = _mean_window(first, rank)
-    saving = first.saving_per_step_ns
-    if mean is None or saving.basis is Basis.NONE:
-        return ""
-    step = f"mean {bar.per}{', episodes included,' if first.episode.ns is not None else ''}"
-    if saving.basis is Basis.BOUND and (most := saving.high or saving.likely):
-        return f"Fixing it can win at most {format_ns(most)} of the {step} of {format_ns(mean)}."
-    if saving.likely:
-        left = max(mean - saving.likely, 0)
-        return f"Fixing it would take the {step} from {format_ns(mean)} to about {format_ns(left)}."
-    return ""
-
-
-def left_out(rank: RankReport) -> list[str]:
-    """Name the windows that the bar does not show, by class: how many, and how long they are on average."""
-    shown, _ = chosen_windows(rank)
-    rest = sorted(set(range(len(rank.per_step.window_ns))) - set(shown))
-    lengths: dict[str, list[int]] = {}
-    for i in rest:
-        lengths.setdefault(rank.steps.step_class[i].value, []).append(rank.per_step.window_ns[i])
-    return [
-        f"{len(values)} {name} step{'s' if len(values) > 1 else ''} of {format_ns(sum(values) / len(values))}"
-        for name, values in lengths.items()
-    ]
-
-
-def cards(analysis: Analysis, kind: FindingKind) -> list[Card]:
-    """Return the firing findings of a kind as cards, in the document's order."""
-    ranks = {rank.rank: rank for rank in analysis.ranks}
-    return [_card(finding, ranks.get(finding.rank)) for finding in firing(analysis, kind)]
-
-
-def _card(finding: Finding, rank: RankReport | None) -> Card:
-    saving = finding.saving_per_step_ns
-    likely = saving.likely if saving.likely is not None else saving.high
-    gain = "not estimated"
-    span = ""
-    if likely is not None and saving.basis is not Basis.NONE:
-        at_most = saving.basis is Basis.BOUND or saving.likely is None
-        gain = f"{'≤ ' if at_most else ''}{format_ns(likely)}"
-        if saving.low is not None or saving.high is not None:
-            low = format_ns(saving.low) if saving.low is not None else "unknown"
-            high = format_ns(saving.high) if saving.high is not None else "open"
-            span = f"{low} – {high}"
-    mean = _mean_window(finding, rank)
-    step = "mean step, episodes included" if finding.episode.ns is not None else "step"
-    locations = dict.fromkeys(visible(e.where) for e in finding.evidence if e.where)
-    return Card(
-        finding=finding,
-        gain=gain,
-        gain_range=span,
-        basis=BASIS_WORDS[saving.basis],
-        share=f"{format_share(likely, mean)} of the {step}" if likely is not None and mean else "",
-        locations=tuple(locations)[:4],
-        places=tuple(Place(e, _moment(e, rank)) for e in finding.evidence[:SHOWN_EVIDENCE]),
-    )
-
-
-def _mean_window(finding: Finding, rank: RankReport | None) -> float | None:
-    """Mean length of the windows a finding was judged on: steady ones, and episodic ones too where it is an episode."""
-    if rank is None:
-        return None
-    windows, _ = chosen_windows(rank)
-    if finding.episode.ns is not None:
-        windows = [
-            i
-            for i in range(len(rank.per_step.window_ns))
-            if rank.steps.step_class[i] in (StepClass.STEADY, StepClass.EPISODIC)
-        ] or windows
-    return sum(rank.per_step.window_ns[i] for i in windows) / len(windows) if windows else None
-
-
-def _moment(evidence: Evidence, rank: RankReport | None) -> str:
-    """Say when a piece of evidence happened: the step and the time into it, else the time in the recording."""
-    if rank is not None:
-        series = rank.per_step
-        for i, (start, length) in enumerate(zip(series.start_ns, series.window_ns, strict=True)):
-            if start <= evidence.start_ns < start + length:
-                name = visible(rank.steps.name[i]) if i < len(rank.steps.name) else f"step {i}"
-                return f"{name} + {format_ns(evidence.start_ns - start)}"
-    return f"at {format_ns(evidence.start_ns)}"
-
-
-def matrix(rank: RankReport) -> Matrix | None:
+def matrix(rank: RankReport, *, episodes: bool = False) -> Matrix | None:
     """Return idle time by cause and phase, mean per window shown; None where the device was never idle."""
     if not rank.devices:
         return None
     device = next((d for d in rank.devices if d.device_id == rank.per_step.device_id), rank.devices[0])
-    windows, of = chosen_windows(rank)
+    windows, of = chosen_windows(rank, episodes=episodes)
+    classes = {rank.steps.step_class[i] for i in windows}
     cells: dict[tuple[str, str], int] = {}
-    steady = any(row.step_class == StepClass.STEADY for row in device.windows_idle_by_cause_and_phase_ns)
     for row in device.windows_idle_by_cause_and_phase_ns:
-        if not steady or row.step_class == StepClass.STEADY:
+        if row.step_class in classes:
             cells[row.cause, row.phase] = cells.get((row.cause, row.phase), 0) + row.ns
     count = max(len(windows), 1)
     if not cells:
@@ -366,8 +276,10 @@ class StepRow:
 
 
 def step_rows(rank: RankReport) -> list[StepRow]:
-    """Return one row per step window."""
+    """Return one row per step window; none without a device, whose busy and idle time the rows are about."""
     series = rank.per_step
+    if series.device_id is None:
+        return []
     rows = []
     for i, window in enumerate(series.window_ns):
         by_cause = {cause: values[i] for cause, values in series.idle_by_cause_ns.items() if values[i]}
@@ -398,9 +310,25 @@ def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def lower_first(text: str) -> str:
-    """Begin with a small letter unless the first word is a name or an abbreviation (GPU, PyTorch)."""
-    word = text.split(" ", 1)[0]
-    if len(word) > 1 and (word[1:] != word[1:].lower() or word in {"Python"}):
-        return text
-    return text[:1].lower() + text[1:]
+def lower_cause(part: Part) -> str:
+    """Name a part inside a sentence: causes begin small, save names such as Python."""
+    title = cause_title(part.key.removeprefix("c-"))
+    return title if part.key.startswith("c-") else part.label[:1].lower() + part.label[1:]
+
+
+def observer_rows(observer: ObserverReport) -> list[tuple[str, float]]:
+    """Return how many times as long the profiler made the step and its phases, in the order they run."""
+    if observer.inflation is None:
+        return []
+    order = [str(phase) for phase in PHASES]
+    known = sorted(
+        observer.inflation_by_phase.items(),
+        key=lambda item: order.index(item[0]) if item[0] in order else len(order),
+    )
+    return [("whole step", observer.inflation), *known]
+
+
+def range_rows(rank: RankReport) -> list[RangeReport]:
+    """Return the ranges a person named; the step marks are left out, since each is one step of the steps table."""
+    marks = set(rank.steps.name)
+    return [r for r in rank.ranges if not (r.count == 1 and r.name in marks)]

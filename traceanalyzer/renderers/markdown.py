@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from traceanalyzer.renderers.text import cause_title, saving_text, shorten, visible
 from traceanalyzer.results.analysis import Analysis, DeviceReport, RankReport
-from traceanalyzer.results.answer import StepMean, answer, firing, mean_step
+from traceanalyzer.results.answer import StepMean, answer, firing, mean_step, silence
 from traceanalyzer.results.finding import Evidence, Finding
 from traceanalyzer.results.vocabulary import FindingKind, Status
 from traceanalyzer.units import format_bytes, format_ns, format_share
@@ -74,7 +74,8 @@ def _headline(analysis: Analysis) -> str:
             "## No GPU activity\n\nThe recording holds no kernel, copy or memset, so there is no idle time to explain."
         )
     if first is None:
-        return "## Nothing to fix\n\nNo cause of idle GPU time can be won back above the floor."
+        quiet = silence(analysis)
+        return f"## {quiet.title}\n\n{escape(quiet.sentence)}"
     saving = saving_text(first)
     price = f" Removing it wins {saving} per step ({first.saving_per_step_ns.basis.value})." if saving else ""
     return f"## {escape(first.title)}\n\n{escape(first.message)}{price}"
@@ -169,6 +170,7 @@ def _device(label: str, rank: RankReport, device: DeviceReport) -> str:
         ("launches", str(rank.launches.count)),
         ("H2D copies", f"{h2d.count}, {format_bytes(h2d.bytes)}, {exposed}"),
         ("device allocations", f"{malloc.count}, {format_ns(malloc.time_ns)}"),
+        *memory_facts(rank, device.device_id),
     ]
     lines = [
         f"<details><summary>{label}device {device.device_id}{name}: busy {busy}</summary>",
@@ -184,6 +186,20 @@ def _device(label: str, rank: RankReport, device: DeviceReport) -> str:
             for k in rank.kernels.top[:MAX_KERNELS]
         ]
     return "\n".join([*lines, "", "</details>"])
+
+
+def memory_facts(rank: RankReport, device_id: int) -> list[tuple[str, str]]:
+    """Say in one row what a memory snapshot holds of a device; nothing without one."""
+    memory = next((d for d in rank.memory.devices if d.device_id == device_id), None) if rank.memory else None
+    if memory is None:
+        return []
+    free = f", {format_share(memory.fragmentation, 1.0)} free in pieces" if memory.fragmentation is not None else ""
+    text = (
+        f"{format_bytes(memory.peak_active_bytes)} active of {format_bytes(memory.peak_reserved_bytes)} reserved{free}"
+    )
+    if memory.retries or memory.ooms:
+        text += f"; {memory.retries or 0} retries, {memory.ooms} out-of-memory errors"
+    return [("memory at its peak", text)]
 
 
 def _quiet(analysis: Analysis) -> str:

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from traceanalyzer.renderers.text import cause_title, saving_text, visible
 from traceanalyzer.results.analysis import Analysis, RankReport
-from traceanalyzer.results.answer import StepMean, answer, firing, mean_step
+from traceanalyzer.results.answer import StepMean, answer, firing, mean_step, silence
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.vocabulary import FindingKind, Severity
 from traceanalyzer.units import format_ns, format_share
@@ -49,7 +49,8 @@ def _parts(analysis: Analysis, width: int) -> list[RenderableType]:
         title = "What bounds the step once these are fixed" if faults else "What bounds the step"
         parts += [Text(""), _table(title, limiters)]
     notes = [(r.rank, note) for r in analysis.ranks for note in _state(r)]
-    parts += [Text(f"rank {rank}: {visible(note)}", style="dim") for rank, note in notes]
+    several = len(analysis.ranks) > 1
+    parts += [Text(f"{f'rank {rank}: ' if several else ''}{visible(note)}", style="dim") for rank, note in notes]
     return parts
 
 
@@ -58,7 +59,11 @@ def _headline(analysis: Analysis) -> list[RenderableType]:
     if not any(rank.devices for rank in analysis.ranks):
         return [Text("No GPU activity in this recording: there is no idle time to explain.", style="bold")]
     if first is None:
-        return [Text("Nothing to fix: no cause of idle GPU time can be won back above the floor.", style="bold green")]
+        quiet = silence(analysis)
+        return [
+            Text(quiet.title, style="bold green" if quiet.is_healthy else "bold yellow"),
+            Text(quiet.sentence),
+        ]
     lines: list[RenderableType] = [
         Text(f"{first.code}  {visible(first.title)}", style="bold"),
         Text(visible(first.message)),
@@ -80,7 +85,8 @@ def _step(rank: RankReport, mean: StepMean, width: int, *, several: bool) -> lis
     ]
     rest = sum(ns for _, ns in causes[MAX_ROWS:])
     if rest > 0:
-        rows.append((f"idle: {len(causes) - MAX_ROWS} smaller causes", rest, "dim", "▒"))
+        count = len(causes) - MAX_ROWS
+        rows.append((f"idle: {count} smaller cause{'s' if count > 1 else ''}", rest, "dim", "▒"))
     table = Table(box=None, padding=(0, 1), show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)

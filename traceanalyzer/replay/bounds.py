@@ -56,7 +56,7 @@ class JudgedSteps:
 
     def holds(self, window: npt.NDArray[np.int32] | npt.NDArray[np.int64]) -> BoolArray:
         """Say which rows of a window column lie in a judged window."""
-        held: BoolArray = (window >= 0) & self.is_judged[np.maximum(window, 0)]
+        held: BoolArray = np.append(self.is_judged, False)[window]  # the last entry stands for window -1
         return held
 
 
@@ -164,23 +164,23 @@ def won_by_running_ahead(
     piece_start, piece_ns = idle.start_ns[mask], idle.duration_ns[mask]
     before = np.concatenate([[0], np.cumsum(piece_ns)])
 
-    def idle_until(moment: int) -> int:
-        at = int(np.searchsorted(piece_start, moment, side="right"))
-        if at == 0:
-            return 0
-        return int(before[at - 1] + min(piece_ns[at - 1], moment - piece_start[at - 1]))
+    def idle_until(moments: IntArray) -> IntArray:
+        begun = np.searchsorted(piece_start, moments, side="right")
+        at = np.maximum(begun - 1, 0)
+        return np.where(begun > 0, before[at] + np.minimum(piece_ns[at], moments - piece_start[at]), 0)
 
-    won = np.zeros(len(start_ns), dtype=np.int64)
-    last = int(idle.end_ns[mask].max()) if np.any(mask) else 0
+    if not len(start_ns) or not len(piece_start):
+        return np.zeros(len(start_ns), dtype=np.int64)
+    last = int(idle.end_ns[mask].max())
+    following = np.append(start_ns[1:], last)
+    stop = np.append(kept_start_ns, last)[np.searchsorted(kept_start_ns, start_ns, side="right")]
+    winnable = np.maximum(idle_until(np.minimum(following, stop)) - idle_until(start_ns), 0)
+    won: list[int] = []
     head_start = 0
-    for at in range(len(start_ns)):
-        begin = int(start_ns[at])
-        following = int(start_ns[at + 1]) if at + 1 < len(start_ns) else last
-        kept = int(np.searchsorted(kept_start_ns, begin, side="right"))
-        stop = int(kept_start_ns[kept]) if kept < len(kept_start_ns) else last
-        head_start += int(end_ns[at]) - begin
-        won[at] = min(head_start, max(0, idle_until(min(following, stop)) - idle_until(begin)))
-        head_start -= int(won[at])
-        if stop < following:
-            head_start = 0
-    return won
+    for wait, at_most, ends_run in zip(
+        (end_ns - start_ns).tolist(), winnable.tolist(), (stop < following).tolist(), strict=True
+    ):
+        head_start += wait
+        won.append(min(head_start, at_most))
+        head_start = 0 if ends_run else head_start - won[-1]
+    return np.array(won, dtype=np.int64)

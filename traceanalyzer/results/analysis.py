@@ -6,12 +6,14 @@ to the rank's ``origin_ns``, which is a string because epoch nanoseconds exceed 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.results.finding import Finding
+from traceanalyzer.results.memory import MemoryReport
 from traceanalyzer.results.timeline import Timeline
 from traceanalyzer.results.vocabulary import StepClass, StepSource
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "traceanalyzer.analysis/1"
 _RECORDING = "_tables"
+_display: Callable[[Analysis], str] | None = None
 
 
 class RecordingFrames(Protocol):
@@ -311,12 +314,25 @@ class KernelTotal(msgspec.Struct, frozen=True, kw_only=True):
     family: str | None = None
 
 
+class KernelFamilyTotal(msgspec.Struct, frozen=True, kw_only=True):
+    """Launches and summed time of one kernel family in one precision; ``unknown`` where names do not tell."""
+
+    family: str
+    precision: str
+    count: int
+    time_ns: int
+
+
 class KernelsReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Kernel sums (not busy time: concurrent kernels add up)."""
+    """Kernel sums (not busy time: concurrent kernels add up).
+
+    ``families`` sum to ``time_sum_ns``; beyond a few dozen the rest is one ``other`` per precision.
+    """
 
     count: int
     time_sum_ns: int
     top: list[KernelTotal]
+    families: list[KernelFamilyTotal] = []
 
 
 class ObserverReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -405,7 +421,7 @@ class RangeReport(msgspec.Struct, frozen=True, kw_only=True):
 class RankReport(msgspec.Struct, frozen=True, kw_only=True):
     """One process and its devices.
 
-    ``ranges`` holds the user ranges with most host time, at most 100 names.
+    ``ranges`` holds the user ranges with most host time, at most 100 names; ``memory`` what a memory snapshot says.
     """
 
     rank: int
@@ -424,6 +440,7 @@ class RankReport(msgspec.Struct, frozen=True, kw_only=True):
     series: Series
     timeline: Timeline
     ranges: list[RangeReport] = []
+    memory: MemoryReport | None = None
 
 
 class Analysis(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -495,3 +512,13 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 f"{table}() needs the recording, and this analysis was loaded from JSON; analyze() it again"
             )
         return cast("RecordingFrames", source)
+
+    def _repr_html_(self) -> str | None:
+        """What Jupyter shows; None (so that it shows the plain representation) unless a renderer registered itself."""
+        return _display(self) if _display is not None else None
+
+
+def show_in_notebooks(render: Callable[[Analysis], str]) -> None:
+    """Let a renderer say what Jupyter shows; documents know no renderer themselves."""
+    global _display
+    _display = render

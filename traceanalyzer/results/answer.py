@@ -45,6 +45,60 @@ def answer(analysis: Analysis) -> Finding | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """Why nothing fires, and whether that may be called good news.
+
+    Attributes:
+        is_healthy: The whole recording was judged by every rule and the device was busy.
+        title: A few words.
+        sentence: One sentence for the reader.
+    """
+
+    is_healthy: bool
+    title: str
+    sentence: str
+
+
+# the share of busy time from which an unexplained rest is small change (as rule TA903 has it)
+HEALTHY_BUSY_SHARE = 0.9
+
+
+def silence(analysis: Analysis) -> Silence:
+    """Say what it means that no finding fires: a healthy run, a damaged recording, or causes nobody looked for.
+
+    Args:
+        analysis: A document without firing findings.
+    """
+    checked = {f.code for f in analysis.findings}
+    if any(rank.integrity.verdict != "complete" for rank in analysis.ranks):
+        return Silence(
+            False,
+            "No answer: the recording is incomplete",
+            "Nothing was found, but parts of the recording are missing, so causes may be missing with them; "
+            "record it again.",
+        )
+    if not checked >= ANSWERING_RULES:
+        return Silence(
+            False,
+            "No answer: rules were left out",
+            "Nothing was found among the rules that were selected; run without --select and --ignore for an answer.",
+        )
+    means = [mean for rank in analysis.ranks if (mean := mean_step(rank)) is not None]
+    busy = min((sum(m.busy_ns.values()) / m.window_ns for m in means if m.window_ns), default=0.0)
+    if busy < HEALTHY_BUSY_SHARE:
+        return Silence(
+            False,
+            "No single cause to fix",
+            "The device is often idle, but no single cause is worth more than the floor of 1 % of the step.",
+        )
+    return Silence(True, "Nothing to fix", "No cause of idle GPU time can be won back above the floor.")
+
+
+# faults of input and plans, and the limiter of host-bound steps: without them "nothing found" means nothing
+ANSWERING_RULES = frozenset({"TA101", "TA102", "TA201", "TA202", "TA301", "TA401", "TA501", "TA801"})
+
+
 def reaches(analysis: Analysis, severity: Severity) -> list[Finding]:
     """Return the firing findings at least as severe as ``severity``."""
     limit = SEVERITIES.index(severity)

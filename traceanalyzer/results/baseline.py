@@ -31,6 +31,8 @@ class BaselineRun(msgspec.Struct, frozen=True, kw_only=True):
         h2d_time_ns: Σ durations of H2D copies.
         h2d_overlapped_ns: Part under kernels.
         peak_reserved_bytes: Peak reserved memory, or null.
+        steps_are_marked: Whether the recording marks its steps; otherwise they were inferred.
+        kernel_totals: Family → count and Σ durations over the whole recording, all ranks.
     """
 
     label: str
@@ -50,6 +52,8 @@ class BaselineRun(msgspec.Struct, frozen=True, kw_only=True):
     h2d_time_ns: int
     h2d_overlapped_ns: int
     peak_reserved_bytes: int | None
+    steps_are_marked: bool = True
+    kernel_totals: dict[str, tuple[int, int]] = {}
 
 
 class Release(msgspec.Struct, frozen=True, kw_only=True):

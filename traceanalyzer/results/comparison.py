@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from traceanalyzer.results.analysis import Tool
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SCHEMA = "traceanalyzer.comparison/1"
 
@@ -86,7 +90,7 @@ class Test(msgspec.Struct, frozen=True, kw_only=True):
         runs_needed: Runs a side for 1 % false alarms and 95 % power at the floor; null when not computed.
         verdict: Outcome.
         detail: One sentence for the reader.
-        where_ns: Start and end of a representative place in the candidate's recording, or null.
+        position: Place in the base's launch sequence, from 0, of a test of one position; null otherwise.
     """
 
     family: Family
@@ -109,7 +113,7 @@ class Test(msgspec.Struct, frozen=True, kw_only=True):
     samples_base: int = 0
     samples_candidate: int = 0
     runs_needed: int | None = None
-    where_ns: tuple[int, int] | None = None
+    position: int | None = None
 
 
 class HostFactor(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,6 +180,12 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     def regressions(self) -> list[Test]:
         """Deciding tests that found a regression, most important first."""
         return [t for t in self.tests if t.verdict is Verdict.REGRESSION and t.family is not Family.ADVISORY]
+
+    def frame(self) -> pd.DataFrame:
+        """One row per test, in the document's order; every attribute of ``Test`` is a column."""
+        from traceanalyzer.results.frames import tests_frame
+
+        return tests_frame(self)
 
     def to_json(self) -> bytes:
         """Encode as UTF-8 JSON; equal input gives equal bytes."""

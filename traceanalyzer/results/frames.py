@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pandas as pd
 
 if TYPE_CHECKING:
     from traceanalyzer.results.analysis import Analysis, RankReport
+    from traceanalyzer.results.comparison import Comparison
 
 _SERIES = ("start_ns", "window_ns", "idle_ns", "boundary_idle_ns", "kernel_ns", "exposed_h2d_ns", "max_gap_ns")
 
@@ -35,7 +37,9 @@ def _rank_steps(rank: RankReport) -> pd.DataFrame:
         "name": list(names),
         "class": [step_class.value for step_class in rank.steps.step_class],
     }
-    if len(series.window_ns) == count:  # a recording without GPU activity has steps but no series
+    if series.device_id is None:  # without GPU activity, busy and idle were not measured: absent, not 0
+        columns["window_ns"] = series.window_ns
+    else:
         columns |= {name: getattr(series, name) for name in _SERIES}
         columns |= {f"idle.{cause}_ns": values for cause, values in series.idle_by_cause_ns.items()}
         columns |= {f"busy.{kind}_ns": values for kind, values in series.busy_by_kind_ns.items()}
@@ -53,3 +57,11 @@ def idle_frame(analysis: Analysis) -> pd.DataFrame:
         for part in device.idle_by_cause_and_phase_ns
     ]
     return pd.DataFrame(rows, columns=["rank", "device_id", "cause", "phase", "ns"])
+
+
+def tests_frame(comparison: Comparison) -> pd.DataFrame:
+    """Return the tests of a comparison; see ``Comparison.frame``."""
+    from traceanalyzer.results.comparison import Test
+
+    names = [field.name for field in msgspec.structs.fields(Test)]
+    return pd.DataFrame([msgspec.to_builtins(test) for test in comparison.tests], columns=names).convert_dtypes()

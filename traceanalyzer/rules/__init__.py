@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from traceanalyzer.rules import (
+    allocation_retries,
     allocator_churn,
     anomaly_mode_left_on,
     blocking_h2d_copies,
@@ -21,6 +22,9 @@ from traceanalyzer.rules import (
     loader_restart,
     loader_too_slow,
     logging_stall,
+    memory_creep,
+    memory_fragmentation,
+    memory_near_limit,
     nothing_to_fix,
     observer_effect,
     pageable_h2d_copies,
@@ -53,6 +57,10 @@ RULES: tuple[RuleModule, ...] = tuple(
         tiny_copies,  # TA304
         allocator_churn,  # TA401
         cache_emptied,  # TA402
+        allocation_retries,  # TA403
+        memory_fragmentation,  # TA404
+        memory_near_limit,  # TA405
+        memory_creep,  # TA406
         sync_in_step,  # TA501
         device_wide_sync,  # TA502
         tensor_cores_unused,  # TA601

@@ -42,13 +42,12 @@ def idle_evidence(
     rows = np.flatnonzero(mask)
     if not len(rows):
         return [], 0
-    follows = (
-        (idle.start_ns[rows[1:]] == idle.end_ns[rows[:-1]])
-        & (idle.device[rows[1:]] == idle.device[rows[:-1]])
-        & (idle.cause[rows[1:]] == idle.cause[rows[:-1]])
-        & (idle.slice_row[rows[1:]] == idle.slice_row[rows[:-1]])
-        & (idle.window[rows[1:]] == idle.window[rows[:-1]])
-    )
+    follows = idle.start_ns[rows[1:]] == idle.end_ns[rows[:-1]]
+    # most pieces follow nothing, so the other columns are only looked at where one does
+    touching = np.flatnonzero(follows)
+    before, after = rows[touching], rows[touching + 1]
+    for column in (idle.device, idle.cause, idle.slice_row, idle.window):
+        follows[touching] &= column[after] == column[before]
     first = rows[np.concatenate([[True], ~follows])]
     last = rows[np.concatenate([~follows, [True]])]
     durations = idle.end_ns[last] - idle.start_ns[first]

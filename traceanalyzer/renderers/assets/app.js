@@ -5,6 +5,7 @@ import { View, exactNs, shortNs } from "./scale.js";
 import { Model, firstEndingAfter } from "./model.js";
 import { AXIS, MAX_ROWS, Palette, amount, depthAt, draw, layout, rowBox, search } from "./draw.js";
 import { listen } from "./input.js";
+import { offerTables } from "./tables.js";
 
 /** The timeline of one page. */
 class Timeline {
@@ -453,4 +454,5 @@ if (root && payloads.length) {
     },
   });
 }
+offerTables();
 Object.assign(window, { __timeline: { ready: true } });

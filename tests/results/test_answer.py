@@ -1,0 +1,56 @@
+"""Silence is only good news when everything was looked at."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tests.sample_analysis import sample_analysis
+from traceanalyzer.renderers.markdown import render_markdown
+from traceanalyzer.renderers.terminal import render_terminal
+from traceanalyzer.results.analysis import Analysis
+from traceanalyzer.results.answer import ANSWERING_RULES, silence
+from traceanalyzer.results.finding import Finding
+from traceanalyzer.results.vocabulary import FindingKind, Status
+
+
+def quiet(*, codes: frozenset[str] = ANSWERING_RULES, verdict: str = "complete", busy: float = 0.05) -> Analysis:
+    """The sample document with nothing firing; busy is the share of every window in which the device works."""
+    sample = sample_analysis()
+    rank = sample.ranks[0]
+    windows = rank.per_step.window_ns
+    busy_ns = [round(busy * w) for w in windows]
+    series = msgspec.structs.replace(
+        rank.per_step,
+        busy_by_kind_ns={"compute": busy_ns},
+        idle_by_cause_ns={"python": [w - b for w, b in zip(windows, busy_ns, strict=True)]},
+    )
+    integrity = msgspec.structs.replace(rank.integrity, verdict=verdict)
+    return msgspec.structs.replace(
+        sample,
+        ranks=[msgspec.structs.replace(rank, per_step=series, integrity=integrity)],
+        findings=[
+            Finding(code=c, slug="s", kind=FindingKind.FAULT, status=Status.PASS, title="t", message="m")
+            for c in sorted(codes)
+        ],
+    )
+
+
+def test_a_busy_device_judged_by_every_rule_has_nothing_to_fix() -> None:
+    assert silence(quiet(busy=0.95)).is_healthy
+    assert render_terminal(quiet(busy=0.95)).startswith("Nothing to fix")
+
+
+@pytest.mark.parametrize(
+    ("document", "title"),
+    [
+        (quiet(verdict="partial", busy=0.95), "No answer: the recording is incomplete"),
+        (quiet(codes=ANSWERING_RULES - {"TA202"}, busy=0.95), "No answer: rules were left out"),
+        (quiet(busy=0.05), "No single cause to fix"),
+    ],
+)
+def test_silence_for_another_reason_is_not_called_healthy(document: Analysis, title: str) -> None:
+    assert not silence(document).is_healthy
+    assert title in render_terminal(document)
+    assert title in render_markdown(document)
+    assert "Nothing to fix" not in render_terminal(document)

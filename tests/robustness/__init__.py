@@ -1,0 +1,1 @@
+"""Damaged, hostile and private input."""

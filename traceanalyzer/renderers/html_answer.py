@@ -1,0 +1,205 @@
+"""The report's answer in words: the sentence, what fixing it gives, and the findings as cards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from traceanalyzer.renderers.html_view import Bar, chosen_windows, is_episodic, left_out
+from traceanalyzer.renderers.text import visible
+from traceanalyzer.results.analysis import Analysis, RankReport
+from traceanalyzer.results.answer import answer, firing, silence
+from traceanalyzer.results.finding import Evidence, Finding, Saving
+from traceanalyzer.results.vocabulary import Basis, FindingKind
+from traceanalyzer.units import format_ns, format_share
+
+SHOWN_EVIDENCE = 24
+
+BASIS_WORDS = {
+    Basis.MEASURED: "measured by trying it",
+    Basis.REPLAY: "predicted by replay",
+    Basis.BOUND: "upper bound",
+    Basis.NONE: "not estimated",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in the recording a reader can jump to."""
+
+    evidence: Evidence
+    label: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A finding that fires, ready to print.
+
+    Attributes:
+        finding: The finding.
+        gain: What it wins per step, with ``≤`` or ``≈`` where that is all that is known.
+        gain_range: From the pessimistic to the optimistic value; empty where there is only one.
+        basis: How the gain is known.
+        share: The gain as a fraction of the step it is stated against.
+        locations: Places in the code, most frequent evidence first.
+        places: Moments in the recording.
+        each_time: What one occurrence costs and how often it comes; empty for what comes every step.
+    """
+
+    finding: Finding
+    gain: str
+    gain_range: str
+    basis: str
+    share: str
+    locations: tuple[str, ...]
+    places: tuple[Place, ...]
+    each_time: str
+
+
+def headline(analysis: Analysis, bar: Bar | None) -> tuple[str, str]:
+    """Return the answer in one sentence, and a second one with what fixing it would do (may be empty)."""
+    if bar is None:
+        return "No GPU activity was recorded, so there is no idle time to explain.", ""
+    first = answer(analysis)
+    episodes = is_episodic(first)
+    partly = any(left_out(rank, episodes=episodes) for rank in analysis.ranks[:1])
+    where = " in steady steps" if partly and not episodes else ""
+    worked = f"The GPU worked {format_share(bar.busy_share, 1.0)} of the time{where}"
+    if first is None:
+        quiet = silence(analysis)
+        if quiet.is_healthy:
+            return f"{worked}; nothing that can be won back was found.", ""
+        return f"{worked}. {quiet.title}.", quiet.sentence
+    return f"{worked}; {lower_first(visible(first.title)).rstrip('.')}.", _outlook(analysis, first)
+
+
+def _outlook(analysis: Analysis, first: Finding) -> str:
+    rank = next((rank for rank in analysis.ranks if rank.rank == first.rank), None)
+    planned = [step for step in analysis.plan if 0 < len(step.fixes) <= 2]
+    if planned and rank is not None and (mean := _mean_window(rank, episodes=False)) is not None:
+        # a plan is the recording run again without its causes, so it stands beside the step as recorded
+        last = planned[-1]
+        what = f"Fixing {visible(last.fixes[0])}" if len(last.fixes) == 1 else "Fixing the first two findings"
+        return f"{what} would take the step from {format_ns(mean)} to about {format_ns(last.step_ns)}."
+    base = _stated_against(first, rank)
+    if base is None:
+        return ""
+    mean, step = base
+    saving = first.saving_per_step_ns
+    value, sure = _gain(saving)
+    if value is None:
+        return ""
+    left = format_ns(max(mean - value, 0))
+    how = "" if first.kind is FindingKind.FAULT else "Nothing here is set up wrongly; this is what bounds the step. "
+    often = f"It costs {_each_time(first)}. " if is_episodic(first) else ""
+    if sure == "at most":
+        gain = f"at most {format_ns(value)}"
+        return f"{how}{often}Removing all of it would win {gain}: {step} from {format_ns(mean)} to {left} at best."
+    return f"{how}{often}Fixing it would take {step} from {format_ns(mean)} to about {left}."
+
+
+def _gain(saving: Saving) -> tuple[int | None, str]:
+    """Return what to show as the gain, and whether it is exact (''), 'about' or 'at most'."""
+    if saving.basis is Basis.NONE or (saving.likely is None and saving.high is None):
+        return None, ""
+    if saving.likely is None:
+        return saving.high, "at most"
+    if saving.basis is Basis.BOUND:
+        # a likely value below the limit is an estimate; at the limit it is the limit itself
+        return saving.likely, "at most" if saving.high in (None, saving.likely) else "about"
+    return saving.likely, ""
+
+
+def _mean_window(rank: RankReport, *, episodes: bool) -> float | None:
+    windows, _ = chosen_windows(rank, episodes=episodes)
+    return sum(rank.per_step.window_ns[i] for i in windows) / len(windows) if windows else None
+
+
+def _stated_against(finding: Finding, rank: RankReport | None) -> tuple[float, str] | None:
+    """Return the step a saving is stated against, and its name: the one without the profiler where that is known."""
+    episodes = is_episodic(finding)
+    mean = _mean_window(rank, episodes=episodes) if rank is not None else None
+    if rank is None or mean is None:
+        return None
+    name = "the mean step" if episodes else "the step"
+    inflation = rank.observer.inflation
+    if inflation is not None and inflation > 1:
+        name += " without the profiler"
+        if not episodes and rank.observer.unprofiled_step_ns:
+            mean = float(rank.observer.unprofiled_step_ns)
+        else:
+            mean /= inflation
+    return mean, f"{name}, episodes included," if episodes else name
+
+
+def _each_time(finding: Finding) -> str:
+    episode = finding.episode
+    often = "" if episode.per_1000_steps is None else f", {_often(episode.per_1000_steps)}"
+    return f"{format_ns(episode.ns)} each time{often}"
+
+
+def _often(per_1000_steps: float) -> str:
+    """Say how often something comes as a reader counts it."""
+    if per_1000_steps >= 999.5:
+        return "in every step of this recording"
+    if per_1000_steps >= 100:
+        return f"in {per_1000_steps / 10:.0f} % of the steps of this recording"
+    return f"{per_1000_steps:.3g} times per 1,000 steps of this recording"
+
+
+def cards(analysis: Analysis, kind: FindingKind) -> list[Card]:
+    """Return the firing findings of a kind as cards, in the document's order."""
+    ranks = {rank.rank: rank for rank in analysis.ranks}
+    return [_card(finding, ranks.get(finding.rank)) for finding in firing(analysis, kind)]
+
+
+def _card(finding: Finding, rank: RankReport | None) -> Card:
+    saving = finding.saving_per_step_ns
+    value, sure = _gain(saving)
+    sign = {"": "", "about": "≈ ", "at most": "≤ "}[sure]
+    gain = "not estimated" if value is None else f"{sign}{format_ns(value)}"
+    span = ""
+    if value is not None and (saving.low is not None or saving.high is not None):
+        low = format_ns(saving.low) if saving.low is not None else "unknown"
+        high = format_ns(saving.high) if saving.high is not None else "open"
+        span = f"{low} – {high}" if low != high else ""
+    base = _stated_against(finding, rank)
+    share = ""
+    if value is not None and base is not None and base[0]:
+        share = f"{format_share(value, base[0])} of {base[1].rstrip(',')}"
+    locations = dict.fromkeys(visible(e.where) for e in finding.evidence if e.where)
+    return Card(
+        finding=finding,
+        gain=gain,
+        gain_range=span,
+        basis="estimate" if sure == "about" else BASIS_WORDS[saving.basis],
+        share=share,
+        locations=tuple(locations)[:4],
+        places=tuple(Place(e, _moment(e, rank), _place(e)) for e in finding.evidence[:SHOWN_EVIDENCE]),
+        each_time=_each_time(finding) if is_episodic(finding) else "",
+    )
+
+
+def _place(evidence: Evidence) -> str:
+    """Where in the code, unless the description names it already."""
+    where = visible(evidence.where or "")
+    return "" if where in visible(evidence.what) else where
+
+
+def _moment(evidence: Evidence, rank: RankReport | None) -> str:
+    """Say when a piece of evidence happened: the step and the time into it, else the time in the recording."""
+    if rank is not None:
+        series = rank.per_step
+        for i, (start, length) in enumerate(zip(series.start_ns, series.window_ns, strict=True)):
+            if start <= evidence.start_ns < start + length:
+                name = visible(rank.steps.name[i]) if i < len(rank.steps.name) else f"step {i}"
+                return f"{name} + {format_ns(evidence.start_ns - start)}"
+    return f"at {format_ns(evidence.start_ns)}"
+
+
+def lower_first(text: str) -> str:
+    """Begin with a small letter unless the first word is a name or an abbreviation (GPU, PyTorch)."""
+    word = text.split(" ", 1)[0]
+    if len(word) > 1 and (word[1:] != word[1:].lower() or word in {"Python"}):
+        return text
+    return text[:1].lower() + text[1:]
