@@ -53,7 +53,7 @@ def test_a_rule_that_raises_becomes_an_error_and_the_others_still_run(monkeypatc
     monkeypatch.setattr(run, "RULES", (stub, *RULES[1:]))
     findings = {f.code: f for f in check_all(healthy())}
     assert findings["TA101"].status is Status.ERROR
-    assert "KeyError: 'lost'" in str(findings["TA101"].observed["traceback"])
+    assert "KeyError: 'lost'" in str(findings["TA101"].observed["error"])
     assert "KeyError" in findings["TA101"].message
     assert findings["TA903"].status is Status.INFORMATIVE
 
@@ -82,7 +82,7 @@ def test_thresholds_can_be_overridden_and_are_reported() -> None:
     [
         ({"TA999": {}}, "there is no rule 'TA999'"),
         ({"TA101": {"speed": 1}}, "TA101 has no 'speed'"),
-        ({"TA102": {"speed": 1}}, "it has none"),
+        ({"TA104": {"speed": 1}}, "it has none"),
         ({"TA101": {"worker_contention_share": "much"}}, "must be a number"),
     ],
 )

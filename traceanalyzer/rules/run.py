@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from traceanalyzer.rules.base import RuleModule
 from traceanalyzer.rules.outcome import expected_ns
 
 NOTHING_TO_FIX = "TA903"
+_PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def check_all(
@@ -103,8 +105,17 @@ def _check_one(rule: RuleModule, measures: Measures, values: Mapping[str, Scalar
             message=f"The rule failed with {type(error).__name__}: {error}. The other rules are not affected.",
             rank=measures.rank,
             confidence=0.0,
-            observed={"traceback": traceback.format_exc()},
+            observed={"error": f"{type(error).__name__}: {error}", "at": _place(error)},
         )
+
+
+def _place(error: Exception) -> str:
+    """Where a rule broke: file relative to the package and line; a report must not tell the machine's folders."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(_PACKAGE)]
+    frame = (own or frames)[-1]
+    name = Path(frame.filename)
+    return f"{name.relative_to(_PACKAGE.parent) if own else name.name}:{frame.lineno}"
 
 
 def _settle_nothing_to_fix(findings: list[Finding]) -> list[Finding]:

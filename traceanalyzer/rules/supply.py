@@ -90,7 +90,8 @@ def before_epoch(measures: Measures) -> BoolArray:
     follows = np.append(epoch_starts(measures)[1:], False)
     windows = np.flatnonzero(follows & (steps.step_class != EPISODIC))
     outside = (idle.cause == CAUSE_CODE[Cause.PYTHON]) & (idle.phase == PHASE_CODE[Phase.OTHER])
-    return outside & np.isin(idle.window, windows)
+    chosen: BoolArray = outside & np.isin(idle.window, windows)
+    return chosen
 
 
 def has_loader(measures: Measures) -> bool:

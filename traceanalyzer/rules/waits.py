@@ -128,7 +128,8 @@ def _ends_recording(measures: Measures) -> BoolArray:
     found = measures.synchronisations
     starts = measures.launches.call_start_ns
     last = int(starts.max()) if len(starts) else 0
-    return (found.is_device_wide == 1) & (found.start_ns > last)
+    ends: BoolArray = (found.is_device_wide == 1) & (found.start_ns > last)
+    return ends
 
 
 def waiting_idle_ns(measures: Measures, judged: JudgedSteps, waits: Waits) -> int:
