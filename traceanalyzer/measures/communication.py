@@ -9,7 +9,7 @@ import numpy as np
 from traceanalyzer.measures.arithmetic import covered_within
 from traceanalyzer.measures.device_timeline import DeviceTimeline
 from traceanalyzer.measures.kernel_names import is_communication
-from traceanalyzer.model.schema import ActivityKind, CodeArray, IntArray
+from traceanalyzer.model.schema import ActivityKind, CodeArray, IntArray, distinct_codes
 from traceanalyzer.model.trace import Trace
 
 
@@ -36,7 +36,7 @@ def measure_communication(trace: Trace, devices: tuple[DeviceTimeline, ...]) -> 
     """Measure the collectives of a trace."""
     activities = trace.activities
     kernels = np.flatnonzero(activities.kind == ActivityKind.KERNEL)
-    codes = np.unique(activities.name[kernels])
+    codes = distinct_codes(activities.name[kernels])
     collective = [code for code in codes.tolist() if code >= 0 and is_communication(trace.names[code])]
     rows = kernels[np.isin(activities.name[kernels], collective)]
     start, end, device = activities.start_ns[rows], activities.end_ns[rows], activities.device[rows]

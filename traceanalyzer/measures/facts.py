@@ -15,6 +15,7 @@ from traceanalyzer.model.schema import (
     IntArray,
     MemoryKind,
     SliceKind,
+    distinct_codes,
 )
 from traceanalyzer.model.trace import Device, Integrity, Trace
 
@@ -153,7 +154,7 @@ class Facts:
         wanted = tuple(names)
         codes = [
             code
-            for code in np.unique(self._trace.slices.name).tolist()
+            for code in distinct_codes(self._trace.slices.name).tolist()
             if code >= 0 and (table[code].startswith(wanted) if prefix else table[code] in wanted)
         ]
         return np.flatnonzero(np.isin(self._trace.slices.name, codes)).astype(np.int64)

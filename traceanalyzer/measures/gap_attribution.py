@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -83,13 +84,13 @@ class IdleLedger:
         """
         keep = np.ones(len(self.start_ns), dtype=np.bool_)
         if causes:
-            keep &= np.isin(self.cause, [CAUSE_CODE[c] for c in causes])
+            keep &= _table([CAUSE_CODE[c] for c in causes])[self.cause]
         if device is not None:
             keep &= self.device == device
         if phases is not None:
-            keep &= np.isin(self.phase, [PHASE_CODE[p] for p in phases])
+            keep &= _table([PHASE_CODE[p] for p in phases])[self.phase]
         if step_classes is not None:
-            keep &= np.isin(self.step_class, step_classes)
+            keep &= _table(step_classes)[self.step_class]
         return keep
 
     def per_window(self, mask: BoolArray, windows: int) -> IntArray:
@@ -106,6 +107,16 @@ class IdleLedger:
         sums = np.zeros(windows, dtype=np.int64)
         np.add.at(sums, self.window[rows], self.duration_ns[rows])
         return sums
+
+
+def _table(codes: Iterable[int]) -> BoolArray:
+    """Return a lookup table of the codes to keep; indexing by an int8 column is several times faster than isin.
+
+    The last entry answers for -1 ("outside every window"), which is never kept.
+    """
+    table = np.zeros(128, dtype=np.bool_)
+    table[list(codes)] = True
+    return table
 
 
 def attribute_idle(trace: Trace, steps: Steps, host: HostTimeline, devices: tuple[DeviceTimeline, ...]) -> IdleLedger:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceanalyzer.measures.arithmetic import nest
-from traceanalyzer.model.schema import IntArray, SliceKind
+from traceanalyzer.model.schema import IntArray, SliceKind, distinct_codes
 from traceanalyzer.model.trace import Trace
 
 # ranges that older PyTorch versions write as operators
@@ -40,7 +40,7 @@ def nest_host(trace: Trace) -> HostNesting:
     """Nest a trace's operators and calls."""
     slices, calls = trace.slices, trace.calls
     operators = np.flatnonzero(slices.kind == SliceKind.OPERATOR)
-    codes = np.unique(slices.name[operators])
+    codes = distinct_codes(slices.name[operators])
     ranges = [code for code in codes.tolist() if code >= 0 and RANGE_WRITTEN_AS_OPERATOR.match(trace.names[code])]
     if ranges:
         operators = operators[~np.isin(slices.name[operators], ranges)]

@@ -9,7 +9,7 @@ import numpy as np
 
 from traceanalyzer.measures.arithmetic import windows_of
 from traceanalyzer.measures.steps import Steps
-from traceanalyzer.model.schema import ByteArray, CodeArray, IntArray, SliceKind
+from traceanalyzer.model.schema import ByteArray, CodeArray, IntArray, SliceKind, distinct_codes
 from traceanalyzer.model.trace import Trace
 
 # PyTorch's own range, the ranges people put around the loader, and the loader's Python frame
@@ -55,7 +55,7 @@ def measure_input_supply(trace: Trace, steps: Steps) -> InputSupply:
     """Find every call of a loader's ``next``."""
     slices = trace.slices
     candidates = np.flatnonzero(slices.kind != SliceKind.OS_CALL)
-    codes = [c for c in np.unique(slices.name[candidates]).tolist() if c >= 0]
+    codes = [c for c in distinct_codes(slices.name[candidates]).tolist() if c >= 0]
 
     def rows_named(pattern: re.Pattern[str]) -> IntArray:
         chosen = [c for c in codes if pattern.search(trace.names[c])]

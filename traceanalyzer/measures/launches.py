@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from traceanalyzer.measures.arithmetic import percentiles
 from traceanalyzer.measures.device_timeline import DeviceTimeline
-from traceanalyzer.model.schema import ByteArray, CallKind, CodeArray, IntArray
+from traceanalyzer.model.schema import ByteArray, CallKind, CodeArray, IntArray, distinct_codes
 from traceanalyzer.model.trace import Trace
 from traceanalyzer.results.analysis import LaunchesReport
 
@@ -122,7 +122,9 @@ def _capturing(trace: Trace) -> npt.NDArray[np.bool_]:
     """For each call, whether it lies inside a stream capture of its thread, which records work and runs none."""
     calls = trace.calls
     begins, ends = (
-        np.isin(calls.name, [c for c in np.unique(calls.name).tolist() if c >= 0 and pattern.match(trace.names[c])])
+        np.isin(
+            calls.name, [c for c in distinct_codes(calls.name).tolist() if c >= 0 and pattern.match(trace.names[c])]
+        )
         for pattern in (_CAPTURE_BEGINS, _CAPTURE_ENDS)
     )
     result = np.zeros(len(calls), dtype=np.bool_)

@@ -9,7 +9,7 @@ from traceanalyzer.measures.arithmetic import nearest_rank
 from traceanalyzer.measures.copies import Copies
 from traceanalyzer.measures.gap_attribution import IdleLedger
 from traceanalyzer.measures.launches import Launches
-from traceanalyzer.model.schema import CopyDirection, IntArray, MemoryKind
+from traceanalyzer.model.schema import CopyDirection, IntArray, MemoryKind, distinct_codes
 from traceanalyzer.results.analysis import CopyPoints, DepthDelay, Histogram, RunAhead, Series
 from traceanalyzer.results.vocabulary import CAUSES
 
@@ -60,7 +60,7 @@ def _gap_histogram(idle: IdleLedger) -> dict[str, Histogram]:
         edges.append(int(taken.max()) + 1)
     place = np.searchsorted(edges, taken, side="right") - 1
     result: dict[str, Histogram] = {}
-    for code in np.unique(cause).tolist():
+    for code in distinct_codes(cause).tolist():
         mine = cause == code
         total = np.zeros(len(edges) - 1, dtype=np.int64)
         np.add.at(total, place[mine], taken[mine])

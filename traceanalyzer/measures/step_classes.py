@@ -9,7 +9,15 @@ import numpy.typing as npt
 
 from traceanalyzer.measures import phases
 from traceanalyzer.measures.step_markers import Markers
-from traceanalyzer.model.schema import ActivityKind, ByteArray, CallKind, CopyDirection, IntArray, SliceKind
+from traceanalyzer.model.schema import (
+    ActivityKind,
+    ByteArray,
+    CallKind,
+    CopyDirection,
+    IntArray,
+    SliceKind,
+    distinct_codes,
+)
 from traceanalyzer.model.trace import Trace
 from traceanalyzer.results.vocabulary import PHASE_CODE, Phase, StepClass, StepSource
 
@@ -68,7 +76,7 @@ def _touched(markers: Markers, start: IntArray, end: IntArray) -> BoolArray:
 def _annotations(trace: Trace, wanted: re.Pattern[str]) -> IntArray:
     slices = trace.slices
     rows = np.flatnonzero(slices.kind == SliceKind.ANNOTATION)
-    codes = [code for code in np.unique(slices.name[rows]) if code >= 0 and wanted.search(trace.names[code])]
+    codes = [code for code in distinct_codes(slices.name[rows]) if code >= 0 and wanted.search(trace.names[code])]
     return rows[np.isin(slices.name[rows], codes)]
 
 

@@ -11,7 +11,7 @@ from traceanalyzer.errors import UsageError
 from traceanalyzer.measures import phases
 from traceanalyzer.measures.step_classes import CUT, EPISODIC, STEADY, WARM_UP, classify_windows
 from traceanalyzer.measures.step_markers import Markers, infer_markers, make_markers, markers_from_slices
-from traceanalyzer.model.schema import ByteArray, IntArray, SliceKind
+from traceanalyzer.model.schema import ByteArray, IntArray, SliceKind, distinct_codes
 from traceanalyzer.model.trace import Trace
 from traceanalyzer.results.vocabulary import StepClass, StepSource
 
@@ -95,7 +95,7 @@ def _selection_text(selection: tuple[int | None, int | None]) -> str:
 
 def _find_markers(trace: Trace, marker: str | None) -> tuple[StepSource, Markers]:
     names = trace.slices.name
-    used = [int(code) for code in np.unique(names) if code >= 0]
+    used = [int(code) for code in distinct_codes(names) if code >= 0]
     if marker is not None:
         wanted = [code for code in used if marker in (trace.names[code], base_name(trace.names[code]))]
         rows = np.flatnonzero(np.isin(names, wanted))
@@ -153,7 +153,7 @@ def _step_like_rows(trace: Trace, used: list[int]) -> IntArray:
     slices = trace.slices
     groups: dict[str, list[int]] = {}
     written = (slices.kind == SliceKind.ANNOTATION) & ~phases.in_library_domain(trace)
-    annotated = np.unique(slices.name[written])
+    annotated = distinct_codes(slices.name[written])
     for code in sorted(set(used) & {int(c) for c in annotated}):
         base = base_name(trace.names[code]).removeprefix("phase:")
         if looks_like_step(base):

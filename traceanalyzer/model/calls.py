@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from traceanalyzer.model.schema import ByteArray, CallKind, CodeArray
+from traceanalyzer.model.schema import ByteArray, CallKind, CodeArray, distinct_codes
 
 _SUFFIX = re.compile(r"(?:_v\d+|_ptsz|_ptds|_v\d+_ptsz)+$")
 
@@ -86,6 +86,6 @@ def classify_column(name_codes: CodeArray, names: Sequence[str]) -> ByteArray:
         int8 array of ``CallKind``, one per row.
     """
     table = np.zeros(len(names) + 1, dtype=np.int8)
-    for code in np.unique(name_codes):
+    for code in distinct_codes(name_codes):
         table[code] = classify(names[code]) if code >= 0 else CallKind.OTHER
     return table[name_codes]

@@ -90,6 +90,17 @@ class WaitKind(IntEnum):
     STREAM_WAIT_EVENT = 4  # a stream waited; the host did not
 
 
+def distinct_codes(codes: npt.NDArray[Any]) -> IntArray:
+    """Return the distinct values of a code column, ascending; linear, where ``np.unique`` hashes or sorts.
+
+    Args:
+        codes: Small integers not below -1: name codes, thread indices, device ids.
+    """
+    if not len(codes):
+        return np.empty(0, dtype=np.int64)
+    return np.flatnonzero(np.bincount(codes.astype(np.int64) + 1)) - 1
+
+
 def column(dtype: type[np.generic], meaning: str, default: int | None = None) -> Any:
     """Declare a table column.
 
