@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+import traceanalyzer
 from tests.builders import TraceBuilder
 from tests.rules.support import LENGTH, empty, healthy, judge, likely_us, loop, work
+from tests.shared_data import ROOT
 from traceanalyzer.measures import Measures
 from traceanalyzer.results.vocabulary import Status
 from traceanalyzer.rules import loader_in_main_process, plan_search
@@ -47,6 +49,14 @@ def test_the_saving_is_a_mean_over_all_steps_and_the_episode_its_own_cost() -> N
 
 def test_a_validation_loader_without_workers_is_named_in_the_fix() -> None:
     assert "validation loader workers" in judge(rule, fires()).fix[0]
+
+
+def test_the_larger_part_comes_first_in_the_fix() -> None:
+    # during validation operators search for plans for 1.19 s here, and the loader takes 0.22 s
+    analysis = traceanalyzer.analyze(ROOT / "sample_traces" / "boundary.pt.trace.json.gz")
+    finding = next(f for f in analysis.findings if f.code == "TA801")
+    assert "input shapes" in finding.fix[0]
+    assert "validation loader workers" in finding.fix[1]
 
 
 def test_the_same_idle_time_is_not_charged_to_the_training_loader_or_plan_search() -> None:

@@ -15,8 +15,8 @@ often it comes are stated beside the mean.
 The recording has no validation range. Name one `validate` (record_function or NVTX).
 
 ## How to fix
-Validate less often or on fewer images, give the validation loader workers of its own, keep its batch as large as
-memory allows, keep metrics on the device.
+Keep input shapes the same where plans are searched for, validate less often or on fewer images, give the validation
+loader workers of its own, keep its batch as large as memory allows, keep metrics on the device.
 
 ## Limits and false positives
 A short recording around one epoch's end overstates how often validation comes.
@@ -73,5 +73,13 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         fix.insert(
             0,
             f"Give the validation loader workers: it runs in the main process and takes {format_ns(waiting)} of this.",
+        )
+    searching = int(idle.duration_ns[mask & (idle.cause == CAUSE_CODE[Cause.PLAN_SEARCH])].sum())
+    if searching > waiting:
+        # the larger part first: whoever follows only the first line should win the most
+        fix.insert(
+            0,
+            f"Validate with input shapes that were seen before (Ultralytics: rect=False, drop or pad the last batch): "
+            f"operators search for plans for new ones, {format_ns(searching)} of this.",
         )
     return judge_episode(META, measures, thresholds, judged, mask, "validation", fix)
