@@ -121,6 +121,8 @@ def _usage(error: Any) -> int:
     if not message or type(error).__name__ == "NoArgsIsHelpError":
         typer.echo(error.format_message())
         return UNUSABLE
+    # typer words a refused choice as pydantic does
+    message = message.replace(": Value error, ", ": ")
     return _fail(f"{message}; see '{command} --help'", UNUSABLE)
 
 
