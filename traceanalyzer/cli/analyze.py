@@ -19,6 +19,14 @@ class Profiler(StrEnum):
     NSYS = "nsys"
 
 
+class Language(StrEnum):
+    """Language of what reports say about findings."""
+
+    EN = "en"
+    ZH = "zh"
+
+
+LanguageOption = Annotated[Language, typer.Option("--lang", help="Language of the findings: en or zh.")]
 DEFAULT_REPORT = Path("report.html")
 
 HtmlOption = Annotated[
@@ -73,6 +81,7 @@ def analyze(
         Severity | None, typer.Option(help="Exit with 1 when a finding is at least this severe.")
     ] = None,
     redact: RedactOption = False,
+    lang: LanguageOption = Language.EN,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also say how long each stage took.")] = False,
 ) -> None:
     """Find out why the GPU was idle.
@@ -86,7 +95,7 @@ def analyze(
 
         require_tensorboard()  # before the recording is read, which can take long
 
-    from traceanalyzer.cli.output import ReadProgress, show, write_reports
+    from traceanalyzer.cli.output import ReadProgress, check_names, show, write_reports
     from traceanalyzer.pipeline import analyze as run
     from traceanalyzer.results.answer import reaches
 
@@ -108,16 +117,22 @@ def analyze(
         analysis = redact_analysis(analysis)
     if html is None and json is None and markdown is None and perfetto is None and tensorboard is None:
         html = DEFAULT_REPORT
-    written = write_reports(
-        analysis,
+    from traceanalyzer.renderers.messages import in_language, speaking
+
+    check_names([path for path in (html, json, markdown, perfetto) if path is not None])
+    # the JSON document stays the same in every language
+    written = write_reports(analysis, json=json) if json is not None else []
+    with speaking(lang.value):
+        shown = in_language(analysis)
+    written += write_reports(
+        shown,
         html=html,
-        json=json,
         markdown=markdown,
         perfetto=perfetto,
         tensorboard=tensorboard,
         timings=timings,
     )
-    show(analysis, written, timings if verbose else None)
+    show(shown, written, timings if verbose else None)
     if fail_on is not None and reaches(analysis, fail_on):
         raise typer.Exit(1)
 

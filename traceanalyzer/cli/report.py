@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from traceanalyzer.cli.analyze import DEFAULT_REPORT, HtmlOption, MarkdownOption, PerfettoOption, RedactOption
+from traceanalyzer.cli.analyze import (
+    DEFAULT_REPORT,
+    HtmlOption,
+    Language,
+    LanguageOption,
+    MarkdownOption,
+    PerfettoOption,
+    RedactOption,
+)
 
 
 def report(
@@ -16,6 +24,7 @@ def report(
     markdown: MarkdownOption = None,
     redact: RedactOption = False,
     perfetto: PerfettoOption = None,
+    lang: LanguageOption = Language.EN,
 ) -> None:
     """Render an analysis again, without its recording.
 
@@ -31,4 +40,8 @@ def report(
         document = redact_analysis(document)
     if html is None and markdown is None and perfetto is None:
         html = DEFAULT_REPORT
-    show(document, write_reports(document, html=html, markdown=markdown, perfetto=perfetto))
+    from traceanalyzer.renderers.messages import in_language, speaking
+
+    with speaking(lang.value):
+        document = in_language(document)
+        show(document, write_reports(document, html=html, markdown=markdown, perfetto=perfetto))
