@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 
 from traceanalyzer.comparison.configuration import find_differences
+from traceanalyzer.comparison.host import log_host_factors
+from traceanalyzer.comparison.matrices import row_medians
 from traceanalyzer.comparison.samples import FloatArray, Run
 from traceanalyzer.errors import UsageError
 from traceanalyzer.results.baseline import Baseline, BaselineRun, Release
@@ -31,12 +31,9 @@ def baseline_run(run: Run) -> BaselineRun:
         run: The run.
     """
     calls = run.launch_call_ns
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # positions that no step has are all-NaN columns
-        medians = np.nanmedian(calls, axis=0) if calls.size else np.empty(0)
-        used = medians > 0
-        logs = np.log(np.maximum(calls[:, used], 1.0) / medians[used]) if calls.size else np.empty((run.steps, 0))
-        host = np.nan_to_num(np.nanmean(np.clip(logs, -1.0, 1.0), axis=1)) if logs.shape[1] else np.zeros(run.steps)
+    medians = row_medians(calls.T) if calls.size else np.empty(0)
+    hosts, _, _ = log_host_factors([run], [])
+    host = hosts[0]
     chosen = np.unique(np.linspace(0, run.steps - 1, min(run.steps, MAX_POSITION_STEPS)).round().astype(np.int64))
     intervals = run.interval_ns[chosen].T if run.interval_ns.size else np.empty((0, 0))
     return BaselineRun(

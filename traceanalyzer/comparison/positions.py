@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 
+from traceanalyzer.comparison.matrices import row_medians
 from traceanalyzer.comparison.options import (
     FAMILY_FLOOR_NS,
     FAMILY_FLOOR_RELATIVE,
@@ -46,17 +45,16 @@ def compare_positions(base: list[Run], candidate: list[Run]) -> list[Test]:
     names = base[0].position_names
     if not names or any(not r.interval_ns.size for r in base + candidate):
         return []
-    raw_base = np.concatenate([r.interval_ns for r in base])
-    raw_candidate = np.concatenate([r.interval_ns for r in candidate])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # positions absent on a side are all-NaN columns
-        reference = np.nanmedian(raw_base, axis=0)
-        before = _by_step_ratio(raw_base, reference)
-        after = _by_step_ratio(raw_candidate, reference)
-        median_before = np.nanmedian(before, axis=0)
-        median_after = np.nanmedian(after, axis=0)
-    present = ((~np.isnan(before)).mean(axis=0) >= MIN_PRESENT) & ((~np.isnan(after)).mean(axis=0) >= MIN_PRESENT)
-    columns = np.flatnonzero(present)
+    # positions × steps, so that the medians below run along memory
+    raw_base = np.concatenate([r.interval_ns.T for r in base], axis=1)
+    raw_candidate = np.concatenate([r.interval_ns.T for r in candidate], axis=1)
+    reference = row_medians(raw_base)
+    before = _by_step_ratio(raw_base, reference)
+    after = _by_step_ratio(raw_candidate, reference)
+    median_before, median_after = row_medians(before), row_medians(after)
+    seen_before, seen_after = (np.count_nonzero(~np.isnan(side), axis=1) for side in (before, after))
+    present = (seen_before >= MIN_PRESENT * before.shape[1]) & (seen_after >= MIN_PRESENT * after.shape[1])
+    columns = np.flatnonzero(present & (seen_before > 0) & (seen_after > 0))
     if not len(columns):
         return []
     change = median_after[columns] - median_before[columns]
@@ -67,7 +65,7 @@ def compare_positions(base: list[Run], candidate: list[Run]) -> list[Test]:
         # only what exceeds the floors can be reported, so only that is ranked; the correction counts every position
         tested = np.flatnonzero(large & ((change > 0) if worse else (change < 0)))
         first, second = (before, after) if worse else (after, before)
-        u, p = mann_whitney_greater(first[:, columns[tested]], second[:, columns[tested]], MIN_AUTOCORRELATION_STEPS)
+        u, p = mann_whitney_greater(first[columns[tested]].T, second[columns[tested]].T, MIN_AUTOCORRELATION_STEPS)
         adjusted = holm(p, total=len(columns))
         hits = np.flatnonzero(adjusted < ALPHA)
         for turn in hits[np.argsort(-np.abs(change[tested[hits]]), kind="stable")][:REPORTED_POSITIONS]:
@@ -87,8 +85,8 @@ def compare_positions(base: list[Run], candidate: list[Run]) -> list[Test]:
                     p_adjusted=float(adjusted[turn]),
                     floor_relative=POSITION_FLOOR_RELATIVE,
                     floor_absolute=POSITION_FLOOR_NS,
-                    samples_base=int((~np.isnan(before[:, column])).sum()),
-                    samples_candidate=int((~np.isnan(after[:, column])).sum()),
+                    samples_base=int(seen_before[column]),
+                    samples_candidate=int(seen_after[column]),
                     position=column,
                     verdict=Verdict.REGRESSION if worse else Verdict.IMPROVEMENT,
                     method="Mann–Whitney on host intervals divided by the step's median ratio",
@@ -196,8 +194,8 @@ def compare_spikes(base: list[Run], candidate: list[Run]) -> list[Test]:
 
 def _by_step_ratio(intervals: FloatArray, reference: FloatArray) -> FloatArray:
     usable = reference > 0
-    ratios = np.nanmedian(intervals[:, usable] / reference[usable], axis=1)
-    return intervals / np.where(ratios > 0, ratios, 1.0)[:, None]
+    ratios = row_medians((intervals[usable] / reference[usable, None]).T)
+    return intervals / np.where(ratios > 0, ratios, 1.0)
 
 
 def _families(runs: list[Run], names: list[str]) -> FloatArray:

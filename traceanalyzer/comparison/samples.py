@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from traceanalyzer.comparison.matrices import as_matrix, read_matrix
 from traceanalyzer.errors import UsageError
 from traceanalyzer.results.analysis import Analysis, Configuration, RecordedWith
 from traceanalyzer.results.comparable import ComparableAnalysis
@@ -100,8 +103,15 @@ def load_run(analysis: Analysis | ComparableAnalysis, label: str) -> Run:
         raise UsageError(f"{label}: no steady steps to compare; record more steps, or mark them with a step range")
 
     def pick(values: list[int]) -> FloatArray:
+        if len(values) != len(steady):
+            raise UsageError(f"{label}: not a whole document (steps and series differ in length); make it again")
         return np.asarray(values, dtype=np.float64)[steady]
 
+    positions = len(rank.positions.name)
+    interval = _matrix(rank.positions.interval_ns, positions, label)
+    calls = _matrix(rank.positions.launch_call_ns, positions, label)
+    if positions and not len(interval) == len(calls) == steady.sum():
+        raise UsageError(f"{label}: not a whole document (steps and positions differ in length); make it again")
     idle, boundary = pick(series.idle_ns), pick(series.boundary_idle_ns)
     return Run(
         label=label,
@@ -119,8 +129,8 @@ def load_run(analysis: Analysis | ComparableAnalysis, label: str) -> Run:
         kernel_family_ns={k: pick(v) for k, v in series.kernel_family_ns.items()},
         counters={k: pick(v) for k, v in series.counters.items()},
         position_names=tuple(rank.positions.name),
-        interval_ns=_matrix(rank.positions.interval_ns, len(rank.positions.name)),
-        launch_call_ns=_matrix(rank.positions.launch_call_ns, len(rank.positions.name)),
+        interval_ns=interval,
+        launch_call_ns=calls,
         h2d_time_ns=rank.copies.h2d.time_ns,
         h2d_overlapped_ns=rank.copies.h2d.overlapped_ns,
         peak_reserved_bytes=rank.allocator.peak_reserved_bytes,
@@ -204,11 +214,11 @@ def _matching_blocks(template: tuple[str, ...], names: tuple[str, ...]) -> list[
     return blocks
 
 
-def _matrix(columns: list[list[int | None]], positions: int) -> FloatArray:
-    """Turn the document's position-major lists into steps × positions; null becomes NaN."""
-    if not positions or not columns:
-        return np.empty((0, 0), dtype=np.float64)
-    return np.array(columns, dtype=np.float64).T
+def _matrix(values: Sequence[list[int | None]] | msgspec.Raw, positions: int, label: str) -> FloatArray:
+    """Turn the document's position-major lists, or their text, into steps × positions; null becomes NaN."""
+    if isinstance(values, msgspec.Raw):
+        return read_matrix(memoryview(values), positions, label).T
+    return as_matrix(values, positions, label).T
 
 
 def _kernel_totals(analysis: Analysis | ComparableAnalysis) -> dict[str, tuple[int, int]]:

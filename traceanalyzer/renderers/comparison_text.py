@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from xml.etree import ElementTree
 
 from traceanalyzer.results.comparison import Comparison, Family, Test, Verdict
 from traceanalyzer.units import format_ns
@@ -115,6 +114,8 @@ def render_junit(comparison: Comparison) -> str:
     Args:
         comparison: The document.
     """
+    from xml.etree import ElementTree  # here, since most comparisons are not written as XML
+
     cases = [t for t in comparison.tests if t.family is not Family.ADVISORY]
     failures = sum(t.verdict is Verdict.REGRESSION for t in cases)
     broken = [b for b in comparison.budgets if b.met is False]

@@ -11,7 +11,7 @@ import msgspec
 
 from traceanalyzer.errors import TraceFormatError
 from traceanalyzer.results.analysis import SCHEMA as ANALYSIS
-from traceanalyzer.results.analysis import Configuration, KernelsReport, PerStep, Positions, RecordedWith, Tool
+from traceanalyzer.results.analysis import Configuration, KernelsReport, PerStep, RecordedWith, Tool
 from traceanalyzer.results.baseline import SCHEMA as BASELINE
 from traceanalyzer.results.baseline import Baseline
 from traceanalyzer.results.vocabulary import StepClass, StepSource
@@ -57,13 +57,21 @@ class ComparableAllocator(msgspec.Struct, frozen=True, kw_only=True):
     peak_reserved_bytes: int | None = None
 
 
+class ComparablePositions(msgspec.Struct, frozen=True, kw_only=True):
+    """Positions of the modal step; see ``Positions``. The matrices stay text: they are four fifths of a document."""
+
+    name: list[str]
+    interval_ns: msgspec.Raw
+    launch_call_ns: msgspec.Raw
+
+
 class ComparableRank(msgspec.Struct, frozen=True, kw_only=True):
     """One process; see ``RankReport``."""
 
     rank: int
     steps: ComparableSteps
     per_step: PerStep
-    positions: Positions
+    positions: ComparablePositions
     devices: list[ComparableDevice]
     copies: ComparableCopies
     allocator: ComparableAllocator
