@@ -16,7 +16,7 @@ from traceanalyzer import __version__
 from traceanalyzer.comparison.baseline import run_of
 from traceanalyzer.comparison.compare import compare_runs
 from traceanalyzer.comparison.options import CompareOptions, parse_budget, parse_gates
-from traceanalyzer.comparison.samples import Run, load_run
+from traceanalyzer.comparison.samples import Run, load_ranks
 from traceanalyzer.errors import TraceFormatError, UsageError
 from traceanalyzer.results.analysis import Analysis, Tool
 from traceanalyzer.results.baseline import Baseline, Release
@@ -89,7 +89,7 @@ def compare(
 
 
 def load_runs(source: Source, load: LoadOptions) -> list[Run]:
-    """Turn one thing a user may name into runs; a release of a baseline can hold several.
+    """Turn one thing a user may name into runs, one per rank; a release of a baseline can hold several.
 
     Args:
         source: See ``compare``.
@@ -101,7 +101,7 @@ def load_runs(source: Source, load: LoadOptions) -> list[Run]:
     if isinstance(source, Baseline):
         return _release_runs(source, None, "baseline")
     if isinstance(source, Analysis):
-        return [load_run(source, source.inputs[0].path if source.inputs else "analysis")]
+        return load_ranks(source, source.inputs[0].path if source.inputs else "analysis")
     name = str(source)
     document = read_comparable(Path(name))
     if document is None and "@" in name and not Path(name).exists():
@@ -114,7 +114,7 @@ def load_runs(source: Source, load: LoadOptions) -> list[Run]:
     if isinstance(document, ComparableAnalysis):
         if load.step_marker is not None or load.steps is not None:
             raise UsageError(f"{name}: an analysis cannot be analysed again with other options; name the recording")
-        return [load_run(document, name)]
+        return load_ranks(document, name)
 
     from traceanalyzer.pipeline import analyze
 
@@ -122,7 +122,7 @@ def load_runs(source: Source, load: LoadOptions) -> list[Run]:
         name, step_marker=load.step_marker, steps=load.steps, profiler=load.profiler, progress=load.progress
     )
     load.kept[name] = analysis
-    return [load_run(analysis, name)]
+    return load_ranks(analysis, name)
 
 
 def load_timeline(name: str, load: LoadOptions) -> Analysis | None:

@@ -34,6 +34,7 @@ def update(
     """Put the runs of a release into the baseline, which is made where it does not exist."""
     from traceanalyzer.cli.output import ReadProgress, write_report
     from traceanalyzer.comparison.baseline import update_baseline
+    from traceanalyzer.comparison.ranks import first_rank
     from traceanalyzer.gate import LoadOptions, load_baseline, load_runs
     from traceanalyzer.renderers.text import visible
     from traceanalyzer.results.baseline import Baseline
@@ -45,7 +46,8 @@ def update(
         held = [run for name in runs for run in load_runs(name, load)]
     updated, name = update_baseline(baseline, held, release)
     write_report(file, updated.to_json().decode())
-    count = f"{len(held)} run{'s' if len(held) != 1 else ''}"
+    recordings = len(first_rank(held))
+    count = f"{recordings} run{'s' if recordings != 1 else ''}"
     typer.echo(f"{visible(str(file))}: release {visible(name)} holds {count}; {len(updated.releases)} in all")
 
 

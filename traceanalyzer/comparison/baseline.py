@@ -56,6 +56,7 @@ def baseline_run(run: Run) -> BaselineRun:
         peak_reserved_bytes=run.peak_reserved_bytes,
         steps_are_marked=run.steps_are_marked,
         kernel_totals=run.kernel_totals,
+        rank=run.rank,
     )
 
 
@@ -75,7 +76,7 @@ def run_of(stored: BaselineRun, release: str) -> Run:
     series = {attribute: np.array(stored.series_ns[name], np.float64) for name, attribute in _SERIES.items()}
     return Run(
         label=f"{release}: {stored.label}",
-        rank=0,
+        rank=stored.rank,
         steps=len(host),
         dropped=stored.dropped,
         **series,

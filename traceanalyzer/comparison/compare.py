@@ -13,9 +13,10 @@ from traceanalyzer.comparison.host import describe_host, log_host_factors
 from traceanalyzer.comparison.metrics import compare_causes, compare_metrics, series_of
 from traceanalyzer.comparison.options import METRICS, WANTED_STEPS, Budget, CompareOptions
 from traceanalyzer.comparison.positions import compare_families, compare_positions, compare_spikes
-from traceanalyzer.comparison.samples import Run, align_positions, load_run
+from traceanalyzer.comparison.ranks import ORDER, merge_tests, pair_ranks, slowest_host
+from traceanalyzer.comparison.samples import Run, align_positions, load_ranks
 from traceanalyzer.comparison.statistics import moderated_t
-from traceanalyzer.comparison.totals import compare_totals
+from traceanalyzer.comparison.totals import compare_memory, compare_totals
 from traceanalyzer.errors import UsageError
 from traceanalyzer.results.analysis import Analysis, Tool
 from traceanalyzer.results.comparison import (
@@ -28,7 +29,6 @@ from traceanalyzer.results.comparison import (
     Verdict,
 )
 
-_ORDER = {Verdict.REGRESSION: 0, Verdict.IMPROVEMENT: 1, Verdict.INCONCLUSIVE: 2, Verdict.NO_CHANGE: 3}
 _FAMILY_ORDER = {family: index for index, family in enumerate(Family)}
 _GATE_OF = {
     Family.COUNTER: "counters",
@@ -57,7 +57,10 @@ def compare_documents(
     if tool is None and candidate:
         tool = candidate[0][1].tool
     return compare_runs(
-        [load_run(a, label) for label, a in base], [load_run(a, label) for label, a in candidate], options, tool
+        [run for label, a in base for run in load_ranks(a, label)],
+        [run for label, a in candidate for run in load_ranks(a, label)],
+        options,
+        tool,
     )
 
 
@@ -89,34 +92,22 @@ def compare_runs(
             f"compare: the two sides were not recorded alike ({listed}); "
             "record them alike, or pass --allow-different to compare all the same"
         )
-    aligned = align_positions(base + candidate)
-    base, candidate = aligned[: len(base)], aligned[len(base) :]
-    base_hosts, candidate_hosts, used = log_host_factors(base, candidate)
-    idle = moderated_t(
-        [(np.log(np.maximum(r.in_step_idle_ns, 1.0)), h) for r, h in zip(base, base_hosts, strict=True)],
-        [(np.log(np.maximum(r.in_step_idle_ns, 1.0)), h) for r, h in zip(candidate, candidate_hosts, strict=True)],
-        prior_sd=METRICS[0].prior_sd,
-        adjust_host=True,
-    )
-    host = describe_host(base_hosts, candidate_hosts, used, idle.slope)
-    tests = [
-        *compare_counters(base, candidate),
-        *compare_metrics(base, candidate, base_hosts, candidate_hosts, options.metrics),
-        *compare_families(base, candidate),
-        *compare_positions(base, candidate),
-        *compare_spikes(base, candidate),
-        *compare_causes(base, candidate),
-    ]
-    totals = compare_totals(base, candidate)
+    ranks, alone = pair_ranks(base, candidate)
+    notes += alone
+    compared = {rank: _compare_rank(*runs, options, len(ranks)) for rank, runs in ranks.items()}
+    tests, other_ranks = merge_tests({rank: tests for rank, (tests, _) in compared.items()})
+    host = slowest_host({rank: host for rank, (_, host) in compared.items()})
+    base, candidate = next(iter(ranks.values()))
+    totals = compare_totals(base, candidate)  # they are of all ranks together
     tests += totals
     if totals:
         named = "; ".join(t.detail for t in totals[:3])
         notes.append(f"Steps are inferred, so totals of the recordings count too: {named}.")
     tests.sort(key=_importance)
     deciding = [t for t in tests if _decides(t, options.gated)]
-    budgets = [_check_budget(b, candidate) for b in options.budgets]
+    budgets = [_check_budget(b, [runs for _, runs in ranks.values()]) for b in options.budgets]
     verdict = _overall(deciding, host, budgets)
-    fewest = min(r.steps for r in base + candidate)
+    fewest = min(r.steps for sides in ranks.values() for side in sides for r in side)
     if fewest < WANTED_STEPS:
         notes.append(
             f"{fewest} steady steps on the shortest run; {WANTED_STEPS} or more are wanted for idle time and positions."
@@ -132,12 +123,38 @@ def compare_runs(
         tests=tests,
         budgets=budgets,
         notes=notes,
+        ranks=list(ranks),
+        other_ranks=other_ranks,
     )
+
+
+def _compare_rank(
+    base: list[Run], candidate: list[Run], options: CompareOptions, ranks: int
+) -> tuple[list[Test], HostFactor]:
+    aligned = align_positions(base + candidate)
+    base, candidate = aligned[: len(base)], aligned[len(base) :]
+    base_hosts, candidate_hosts, used = log_host_factors(base, candidate)
+    idle = moderated_t(
+        [(np.log(np.maximum(r.in_step_idle_ns, 1.0)), h) for r, h in zip(base, base_hosts, strict=True)],
+        [(np.log(np.maximum(r.in_step_idle_ns, 1.0)), h) for r, h in zip(candidate, candidate_hosts, strict=True)],
+        prior_sd=METRICS[0].prior_sd,
+        adjust_host=True,
+    )
+    tests = [
+        *compare_counters(base, candidate, ranks),
+        *compare_metrics(base, candidate, base_hosts, candidate_hosts, options.metrics, ranks),
+        *compare_families(base, candidate, ranks),
+        *compare_positions(base, candidate, ranks),
+        *compare_spikes(base, candidate, ranks),
+        *compare_causes(base, candidate, ranks),
+        *compare_memory(base, candidate),
+    ]
+    return tests, describe_host(base_hosts, candidate_hosts, used, idle.slope)
 
 
 def _importance(test: Test) -> tuple[int, int, float, str]:
     size = abs((test.candidate or 0.0) - (test.base or 0.0))
-    return (_ORDER[test.verdict], _FAMILY_ORDER[test.family], -size, test.name)
+    return (ORDER[test.verdict], _FAMILY_ORDER[test.family], -size, test.name)
 
 
 def _decides(test: Test, gated: frozenset[str] | None) -> bool:
@@ -189,8 +206,11 @@ def _side(runs: list[Run]) -> Side:
     )
 
 
-def _check_budget(budget: Budget, candidate: list[Run]) -> BudgetCheck:
-    value = _budget_value(budget, candidate)
+def _check_budget(budget: Budget, ranks: list[list[Run]]) -> BudgetCheck:
+    values = [_budget_value(budget, candidate) for candidate in ranks]
+    known = [v for v in values if v is not None]
+    # the rank that is furthest on the wrong side decides
+    value = (max(known) if budget.operator.startswith("<") else min(known)) if known else None
     met = None if value is None else bool(_OPERATORS[budget.operator](value, budget.limit))
     return BudgetCheck(expression=budget.expression, value=value, met=met)
 

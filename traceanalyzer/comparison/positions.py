@@ -29,7 +29,7 @@ REPORTED_POSITIONS = 20
 MIN_PRESENT = 0.5  # a position must exist in half of the steps of each side to be tested
 
 
-def compare_positions(base: list[Run], candidate: list[Run]) -> list[Test]:
+def compare_positions(base: list[Run], candidate: list[Run], ranks: int = 1) -> list[Test]:
     """Test the host interval before each launch of the step.
 
     Each interval is divided by its step's median ratio to the base medians, so that a step on a slower host does
@@ -38,6 +38,7 @@ def compare_positions(base: list[Run], candidate: list[Run]) -> list[Test]:
     Args:
         base: Base runs, positions aligned.
         candidate: Candidate runs, aligned to the same template.
+        ranks: Ranks compared in the same way, for the correction.
 
     Returns:
         The positions that changed, largest first, at most ``REPORTED_POSITIONS`` of each direction.
@@ -66,7 +67,7 @@ def compare_positions(base: list[Run], candidate: list[Run]) -> list[Test]:
         tested = np.flatnonzero(large & ((change > 0) if worse else (change < 0)))
         first, second = (before, after) if worse else (after, before)
         u, p = mann_whitney_greater(first[columns[tested]].T, second[columns[tested]].T, MIN_AUTOCORRELATION_STEPS)
-        adjusted = holm(p, total=len(columns))
+        adjusted = holm(p, total=ranks * len(columns))
         hits = np.flatnonzero(adjusted < ALPHA)
         for turn in hits[np.argsort(-np.abs(change[tested[hits]]), kind="stable")][:REPORTED_POSITIONS]:
             hit = tested[turn]
@@ -99,12 +100,13 @@ def compare_positions(base: list[Run], candidate: list[Run]) -> list[Test]:
     return tests
 
 
-def compare_families(base: list[Run], candidate: list[Run]) -> list[Test]:
+def compare_families(base: list[Run], candidate: list[Run], ranks: int = 1) -> list[Test]:
     """Test the time of every kernel family per step.
 
     Args:
         base: Base runs.
         candidate: Candidate runs.
+        ranks: Ranks compared in the same way, for the correction.
 
     Returns:
         The families that changed beyond both floors, largest first.
@@ -116,7 +118,7 @@ def compare_families(base: list[Run], candidate: list[Run]) -> list[Test]:
     after = _families(candidate, names)
     u, p_worse = mann_whitney_greater(before, after)
     _, p_better = mann_whitney_greater(after, before)
-    adjusted_worse, adjusted_better = holm(p_worse), holm(p_better)
+    adjusted_worse, adjusted_better = (holm(p, total=ranks * len(names)) for p in (p_worse, p_better))
     median_before, median_after = np.median(before, axis=0), np.median(after, axis=0)
     change = median_after - median_before
     scale = np.maximum(median_before, 1.0)
@@ -153,12 +155,13 @@ def compare_families(base: list[Run], candidate: list[Run]) -> list[Test]:
     return tests
 
 
-def compare_spikes(base: list[Run], candidate: list[Run]) -> list[Test]:
+def compare_spikes(base: list[Run], candidate: list[Run], ranks: int = 1) -> list[Test]:
     """Test whether long gaps come more often: steps whose longest gap exceeds what the base ever showed.
 
     Args:
         base: Base runs.
         candidate: Candidate runs.
+        ranks: Ranks compared in the same way, for the correction.
     """
     before = np.concatenate([r.max_gap_ns for r in base])
     after = np.concatenate([r.max_gap_ns for r in candidate])
@@ -169,9 +172,9 @@ def compare_spikes(base: list[Run], candidate: list[Run]) -> list[Test]:
     p_worse = fisher_greater(0, len(before), hits, len(after))
     p_better = fisher_greater(0, len(after), gone, len(before))
     verdict = Verdict.NO_CHANGE
-    if hits and p_worse < ALPHA:
+    if hits and ranks * p_worse < ALPHA:
         verdict = Verdict.REGRESSION
-    elif gone and p_better < ALPHA:
+    elif gone and ranks * p_better < ALPHA:
         verdict = Verdict.IMPROVEMENT
     return [
         Test(
@@ -181,7 +184,7 @@ def compare_spikes(base: list[Run], candidate: list[Run]) -> list[Test]:
             base=0.0 if verdict is not Verdict.IMPROVEMENT else float(gone),
             candidate=float(hits) if verdict is not Verdict.IMPROVEMENT else 0.0,
             p=p_worse,
-            p_adjusted=p_worse,
+            p_adjusted=min(1.0, ranks * p_worse),
             floor_absolute=limit_worse,
             samples_base=len(before),
             samples_candidate=len(after),

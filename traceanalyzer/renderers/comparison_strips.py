@@ -84,11 +84,12 @@ def draw_strips(comparison: Comparison, base: Analysis | None, candidate: Analys
     Returns:
         The strips, or None where a side has no exact step to draw.
     """
-    sides = [_median_step(a) for a in (base, candidate) if a is not None]
+    places = [t for t in comparison.tests if t.family is Family.POSITION and t.position is not None]
+    rank = places[0].rank if places else None
+    sides = [_median_step(a, rank) for a in (base, candidate) if a is not None]
     if len(sides) < 2 or sides[0] is None or sides[1] is None:
         return None
     (base_rank, base_step), (candidate_rank, candidate_step) = sides[0], sides[1]
-    places = [t for t in comparison.tests if t.family is Family.POSITION and t.position is not None]
     if places and (test := places[0]).position is not None:
         there = _same_position(base_rank, candidate_rank, test.position)
         before = _launch_start(base_rank, base_step, test.position)
@@ -127,8 +128,8 @@ def _lay_out(caption: str, base: Side, candidate: Side, aligned_ns: int, length:
     return Strips(caption, strips, LABEL_ROOM + aligned_ns * scale)
 
 
-def _median_step(analysis: Analysis) -> tuple[RankReport, Detail] | None:
-    for rank in analysis.ranks:
+def _median_step(analysis: Analysis, number: int | None) -> tuple[RankReport, Detail] | None:
+    for rank in sorted(analysis.ranks, key=lambda r: r.rank != number):
         for detail in rank.timeline.details:
             if detail.why == MEDIAN_STEP:
                 return rank, detail
