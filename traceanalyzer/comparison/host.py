@@ -14,6 +14,8 @@ from traceanalyzer.results.comparison import HostFactor
 
 FloatArray = npt.NDArray[np.float64]
 
+NAMED_SHIFT = 0.01  # smaller differences of launch-call time are not worth a sentence
+
 
 def log_host_factors(base: list[Run], candidate: list[Run]) -> tuple[list[FloatArray], list[FloatArray], int]:
     """Measure every steady step's host speed against the base side's median launch calls.
@@ -71,7 +73,7 @@ def describe_host(base: list[FloatArray], candidate: list[FloatArray], positions
     other = abs(shift) > math.log(HOST_GUARD)
     if other:
         note = f"Launch calls took {ratio:.2f} times as long: a different host; idle times cannot be compared."
-    elif abs(shift) > 0.02:
+    elif abs(shift) > NAMED_SHIFT:
         word = "slower" if shift > 0 else "faster"
         note = f"The candidate's host was {abs(ratio - 1) * 100:.1f} % {word}; idle is adjusted for it."
     else:
