@@ -136,6 +136,10 @@ def test_fifty_microseconds_before_one_launch_are_named_there_and_the_reverse_is
     assert comparison.host.ratio is not None
     # intervals are stated at the base's host speed, which these 50 microseconds were not made with
     assert (gap.candidate or 0) - (gap.base or 0) == pytest.approx(GAP_NS / comparison.host.ratio, rel=0.1)
+    page = many.folder / "out.html"
+    cli.main(["compare", many.document("first"), many.document("gap"), "--html", str(page)])
+    # both timelines, aligned there
+    assert f"around launch {GAP_TURN + 1} of" in page.read_text()
     code, back = many.compare("gap", "first")
     assert (code, back.verdict, back.regressions) == (0, Verdict.IMPROVEMENT, [])
     assert back.tests[0].position == GAP_TURN
