@@ -105,10 +105,10 @@ def load_runs(source: Source, load: LoadOptions) -> list[Run]:
     name = str(source)
     document = read_comparable(Path(name))
     if document is None and "@" in name and not Path(name).exists():
-        file, release = name.rsplit("@", 1)
-        held = read_comparable(Path(file))
-        if isinstance(held, Baseline):
-            return _release_runs(held, release, file)
+        for place in [at for at, letter in enumerate(name) if letter == "@"]:  # either part may hold one too
+            held = read_comparable(Path(name[:place]))
+            if isinstance(held, Baseline):
+                return _release_runs(held, name[place + 1 :], name[:place])
     if isinstance(document, Baseline):
         return _release_runs(document, None, name)
     if isinstance(document, ComparableAnalysis):
@@ -176,6 +176,8 @@ def pick_release(baseline: Baseline, name: str | None, label: str) -> Release:
 
 def _release_runs(baseline: Baseline, name: str | None, label: str) -> list[Run]:
     release = pick_release(baseline, name, label)
+    if not release.runs:
+        raise UsageError(f"{label}: release {release.name!r} holds no run")
     return [run_of(stored, release.name) for stored in release.runs]
 
 
@@ -200,4 +202,7 @@ def baseline_releases(files: Sequence[Path]) -> list[tuple[str, list[Run]]]:
     ]
     if not releases:
         raise UsageError(f"{', '.join(str(f) for f in files)}: the baseline holds no release")
+    for name, runs in releases:
+        if not runs:
+            raise UsageError(f"{', '.join(str(f) for f in files)}: release {name!r} holds no run")
     return releases

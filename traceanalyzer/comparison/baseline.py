@@ -13,6 +13,8 @@ from traceanalyzer.results.baseline import Baseline, BaselineRun, Release
 
 MAX_POSITION_STEPS = 50  # a +50 µs gap is found in 97 % of cases at 50 steps; more only make the file larger
 
+MAX_LOG_HOST_FACTOR = 1.0  # they are means of values clipped to ±1
+
 _SERIES = {
     "start": "start_ns",
     "step": "step_ns",
@@ -69,7 +71,11 @@ def run_of(stored: BaselineRun, release: str) -> Run:
     Args:
         stored: The stored run.
         release: Name of its release, for the label.
+
+    Raises:
+        UsageError: Its parts contradict each other, as after an edit or a merge of the file.
     """
+    _check(stored, f"{release}: {stored.label}")
     medians = np.array(stored.launch_call_median_ns, dtype=np.float64)
     host = np.array(stored.log_host_factor, dtype=np.float64)
     intervals = np.array(stored.interval_ns, dtype=np.float64).T if stored.interval_ns else np.empty((0, 0))
@@ -98,6 +104,29 @@ def run_of(stored: BaselineRun, release: str) -> Run:
     )
 
 
+def _check(stored: BaselineRun, label: str) -> None:
+    steps, positions = len(stored.log_host_factor), len(stored.position_names)
+    series = {**stored.idle_by_cause_ns, **stored.kernel_family_ns, **stored.counters, **stored.series_ns}
+    columns = {len(row) for row in stored.interval_ns}
+    problem = None
+    if missing := sorted(set(_SERIES) - set(stored.series_ns)):
+        problem = f"lacks {', '.join(missing)}"
+    elif not steps:
+        problem = "holds no step"
+    elif other := sorted(name for name, values in series.items() if len(values) != steps):
+        problem = f"{other[0]} has {len(series[other[0]])} steps and the run {steps}"
+    elif len(stored.launch_call_median_ns) != positions or len(stored.interval_ns) not in (0, positions):
+        problem = "its positions differ in number"
+    elif len(columns) > 1:
+        problem = "its intervals differ in length"
+    elif not all(abs(h) <= MAX_LOG_HOST_FACTOR for h in stored.log_host_factor):
+        problem = "a host factor is out of range"
+    if problem:
+        raise UsageError(
+            f"{label}: not a whole baseline: {problem}; make it again with 'traceanalyzer baseline update'"
+        )
+
+
 def _ints(values: FloatArray) -> list[int]:
     return [round(float(v)) for v in values]
 
@@ -119,13 +148,16 @@ def update_baseline(baseline: Baseline, runs: list[Run], release: str | None) ->
         The baseline, and the release's name.
 
     Raises:
-        UsageError: Runs of the release differ in hardware or configuration, so they are not runs of one thing.
+        UsageError: Runs of the release differ in hardware or configuration, so they are not runs of one thing, or its
+            name is empty.
     """
     for other in runs[1:]:
         stopping = [d for d in find_differences(runs[:1], [other])[0] if d.stops]
         if stopping:
             listed = "; ".join(f"{d.setting}: {d.base} → {d.candidate}" for d in stopping)
             raise UsageError(f"{other.label}: not recorded like {runs[0].label} ({listed}); one release, one setting")
+    if release is not None and not release.strip():
+        raise UsageError("a release needs a name")
     names = [r.name for r in baseline.releases]
     if release is None:
         number = len(names) + 1

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 
 import numpy as np
 
+from traceanalyzer.comparison.budgets import check_budget
 from traceanalyzer.comparison.configuration import find_differences
 from traceanalyzer.comparison.counters import compare_counters
 from traceanalyzer.comparison.host import describe_host, log_host_factors
-from traceanalyzer.comparison.metrics import compare_causes, compare_metrics, series_of
-from traceanalyzer.comparison.options import METRICS, WANTED_STEPS, Budget, CompareOptions
+from traceanalyzer.comparison.metrics import compare_causes, compare_metrics
+from traceanalyzer.comparison.options import METRICS, WANTED_STEPS, CompareOptions
 from traceanalyzer.comparison.positions import compare_families, compare_positions, compare_spikes
 from traceanalyzer.comparison.ranks import ORDER, merge_tests, pair_ranks, slowest_host
 from traceanalyzer.comparison.samples import Run, align_positions, load_ranks
@@ -37,7 +37,6 @@ _GATE_OF = {
     Family.POSITION: "positions",
     Family.SPIKE: "spikes",
 }
-_OPERATORS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
 
 
 def compare_documents(
@@ -105,7 +104,7 @@ def compare_runs(
         notes.append(f"Steps are inferred, so totals of the recordings count too: {named}.")
     tests.sort(key=_importance)
     deciding = [t for t in tests if _decides(t, options.gated)]
-    budgets = [_check_budget(b, [runs for _, runs in ranks.values()]) for b in options.budgets]
+    budgets = [check_budget(b, [runs for _, runs in ranks.values()]) for b in options.budgets]
     verdict = _overall(deciding, host, budgets)
     fewest = min(r.steps for sides in ranks.values() for side in sides for r in side)
     if fewest < WANTED_STEPS:
@@ -183,7 +182,7 @@ def _summary(verdict: Verdict, deciding: list[Test], host: HostFactor, budgets: 
     broken = [b for b in budgets if b.met is False]
     named = [t for t in deciding if t.verdict is verdict]
     if verdict is Verdict.REGRESSION:
-        parts = [t.detail for t in named[:3]] + [f"budget {b.expression} broken ({b.value:g})" for b in broken]
+        parts = [t.detail for t in named[:3]] + [f"budget {b.expression} broken ({b.measured})" for b in broken]
         more = f"; and {len(named) - 3} more" if len(named) > 3 else ""
         return f"Regression: {'; '.join(parts)}{more}."
     if verdict is Verdict.IMPROVEMENT:
@@ -204,36 +203,3 @@ def _side(runs: list[Run]) -> Side:
     return Side(
         labels=[r.label for r in runs], steady_steps=[r.steps for r in runs], dropped_steps=[r.dropped for r in runs]
     )
-
-
-def _check_budget(budget: Budget, ranks: list[list[Run]]) -> BudgetCheck:
-    values = [_budget_value(budget, candidate) for candidate in ranks]
-    known = [v for v in values if v is not None]
-    # the rank that is furthest on the wrong side decides
-    value = (max(known) if budget.operator.startswith("<") else min(known)) if known else None
-    met = None if value is None else bool(_OPERATORS[budget.operator](value, budget.limit))
-    return BudgetCheck(expression=budget.expression, value=value, met=met)
-
-
-def _budget_value(budget: Budget, candidate: list[Run]) -> float | None:
-    """Measure a budget's quantity: ns per step, percent, or counts per step; the mean over runs."""
-    name = budget.name
-    if name in {m.name for m in METRICS}:
-        return float(np.mean([series_of(r, name).mean() for r in candidate]))
-    if name == "idle_share":
-        return float(
-            np.mean([100 * (r.in_step_idle_ns + r.boundary_idle_ns).sum() / r.step_ns.sum() for r in candidate])
-        )
-    if name == "h2d_overlap":
-        time = sum(r.h2d_time_ns for r in candidate)
-        overlapped = sum(r.h2d_overlapped_ns for r in candidate)
-        return 100 * overlapped / time if time else None
-    if name == "peak_reserved_bytes":
-        peaks = [r.peak_reserved_bytes for r in candidate]
-        known = [p for p in peaks if p is not None]
-        return float(max(known)) if known else None
-    counters = {n for r in candidate for n in r.counters}
-    if name in counters:
-        return float(np.mean([r.counters[name].mean() for r in candidate if name in r.counters]))
-    known_names = sorted({m.name for m in METRICS} | {"idle_share", "h2d_overlap", "peak_reserved_bytes"} | counters)
-    raise UsageError(f"--budget {budget.expression}: no quantity {name!r}; choose from {', '.join(known_names)}")

@@ -58,9 +58,10 @@ def compare_counters(base: list[Run], candidate: list[Run], ranks: int = 1) -> l
         ranks: Ranks compared in the same way, for the correction.
 
     Returns:
-        One test per counter seen on either side.
+        One test per counter that both sides know. One that a whole side lacks was not counted then (an older baseline),
+        which is not the same as zero.
     """
-    names = sorted({n for run in base + candidate for n in run.counters})
+    names = sorted({n for run in base for n in run.counters} & {n for run in candidate for n in run.counters})
     tests = []
     for name in names:
         before = np.concatenate([r.counters.get(name, np.zeros(r.steps)) for r in base])

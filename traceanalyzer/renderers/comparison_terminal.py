@@ -64,7 +64,7 @@ def _parts(comparison: Comparison) -> list[RenderableType]:
         parts += [Text(""), _tests("What explains it (does not decide)", explaining)]
     for budget in comparison.budgets:
         state = {True: "met", False: "BROKEN", None: "not measurable"}[budget.met]
-        value = "" if budget.value is None else f" (measured {budget.value:g})"
+        value = "" if budget.measured is None else f" (measured {budget.measured})"
         parts.append(Text(f"budget {visible(budget.expression)}: {state}{value}"))
     parts += [Text(""), Text(comparison.host.note)]
     parts += [Text(visible(note), style="dim") for note in comparison.notes]

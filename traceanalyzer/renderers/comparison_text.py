@@ -144,7 +144,7 @@ def render_junit(comparison: Comparison) -> str:
     for budget in comparison.budgets:
         case = ElementTree.SubElement(suite, "testcase", classname="gaps.budget", name=plain(budget.expression))
         if budget.met is False:
-            ElementTree.SubElement(case, "failure", message=f"measured {budget.value:g}")
+            ElementTree.SubElement(case, "failure", message=f"measured {budget.measured}")
         elif budget.met is None:
             ElementTree.SubElement(case, "skipped", message="could not be measured")
     ElementTree.indent(suite)
@@ -167,7 +167,7 @@ def render_github(comparison: Comparison) -> str:
     regressions = comparison.regressions
     lines = [command("error", f"{t.family.value}: {test_name(t)}", t.detail) for t in regressions[:10]]
     lines += [
-        command("error", "budget", f"{b.expression}: measured {b.value:g}")
+        command("error", "budget", f"{b.expression}: measured {b.measured}")
         for b in comparison.budgets
         if b.met is False and b.value is not None
     ]

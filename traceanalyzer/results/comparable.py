@@ -121,4 +121,6 @@ def read_comparable(path: Path) -> ComparableAnalysis | Baseline | None:
             return Baseline.from_json(text)
     except msgspec.DecodeError as error:  # ValidationError is one
         raise TraceFormatError(str(path), f"not a whole document: {error}", "make it again") from error
-    raise TraceFormatError(str(path), f"its schema is {schema!r}", f"name a recording, an {ANALYSIS} or a {BASELINE}")
+    raise TraceFormatError(
+        str(path), f"its schema is {schema!r}", f"name a recording, an analysis ({ANALYSIS}) or a baseline ({BASELINE})"
+    )

@@ -141,13 +141,15 @@ class BudgetCheck(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         expression: As the user wrote it.
-        value: Measured value in the expression's unit; null where it could not be measured.
+        value: Measured value in ns, percent, bytes or counts per step; null where it could not be measured.
         met: Whether the limit holds; null when the value is.
+        measured: The value as readers see it.
     """
 
     expression: str
     value: float | None
     met: bool | None
+    measured: str | None = None
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
