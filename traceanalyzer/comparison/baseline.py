@@ -7,11 +7,14 @@ import numpy as np
 from traceanalyzer.comparison.configuration import find_differences
 from traceanalyzer.comparison.host import log_host_factors
 from traceanalyzer.comparison.matrices import row_medians
+from traceanalyzer.comparison.ranks import first_rank
 from traceanalyzer.comparison.samples import FloatArray, Run
 from traceanalyzer.errors import UsageError
 from traceanalyzer.results.baseline import Baseline, BaselineRun, Release
 
-MAX_POSITION_STEPS = 50  # a +50 µs gap is found in 97 % of cases at 50 steps; more only make the file larger
+# a + 50 µs gap is found in 96 % of cases at 50 steps; more only make the file larger, and several runs share them
+MAX_POSITION_STEPS = 50
+MIN_POSITION_STEPS = 10
 
 MAX_LOG_HOST_FACTOR = 1.0  # they are means of values clipped to ±1
 
@@ -26,17 +29,18 @@ _SERIES = {
 }
 
 
-def baseline_run(run: Run) -> BaselineRun:
+def baseline_run(run: Run, position_steps: int = MAX_POSITION_STEPS) -> BaselineRun:
     """Reduce a run to what a later comparison needs.
 
     Args:
         run: The run.
+        position_steps: Steps whose positions are kept, evenly chosen.
     """
     calls = run.launch_call_ns
     medians = row_medians(calls.T) if calls.size else np.empty(0)
     hosts, _, _ = log_host_factors([run], [])
     host = hosts[0]
-    chosen = np.unique(np.linspace(0, run.steps - 1, min(run.steps, MAX_POSITION_STEPS)).round().astype(np.int64))
+    chosen = np.unique(np.linspace(0, run.steps - 1, min(run.steps, position_steps)).round().astype(np.int64))
     intervals = run.interval_ns[chosen].T if run.interval_ns.size else np.empty((0, 0))
     return BaselineRun(
         label=run.label,
@@ -164,7 +168,8 @@ def update_baseline(baseline: Baseline, runs: list[Run], release: str | None) ->
         while str(number) in names:
             number += 1
         release = str(number)
-    new = Release(name=release, runs=[baseline_run(r) for r in runs])
+    kept = max(MAX_POSITION_STEPS // len(first_rank(runs)), MIN_POSITION_STEPS)
+    new = Release(name=release, runs=[baseline_run(r, kept) for r in runs])
     if release in names:
         return Baseline(releases=[new if r.name == release else r for r in baseline.releases]), release
     return Baseline(releases=[*baseline.releases, new]), release
