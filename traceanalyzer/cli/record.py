@@ -42,7 +42,7 @@ def _signature(kind: type[RunOptions], *extra: inspect.Parameter) -> inspect.Sig
     return inspect.Signature([*extra, *parameters])
 
 
-def _switch(name: str, default: bool | None) -> str:
+def _switch(name: str, default: object) -> str:
     return flag(name) if default is False else f"{flag(name)}/--no-{name.replace('_', '-')}"
 
 

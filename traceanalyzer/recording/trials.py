@@ -310,7 +310,7 @@ class TrialRun:
                 self._state.restore()
                 prepared = stack.enter_context(prepared_once(change, self._loop))
                 for index in range(MIN_ROUNDS + 2):
-                    steps = {}
+                    steps: dict[str, list[float]] = {}
                     for block in block_order([name], seed=self._plan.seed, index=index):
                         self._state.restore()
                         with prepared(block == name):
