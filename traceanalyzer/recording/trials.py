@@ -130,6 +130,7 @@ class TrialRun:
         state: The training's state, to be restored before every block and at the end.
         spy: Returns a context manager that fills a ``Seen``.
         run_so_far_ns: Length of the run until now; without ``plan.seconds`` trials may take a fifth of it.
+        typical_step_ns: A step as measured so far; 0 where unknown.
         supply_ns: Returns the time the loader needs for a batch however fast the step is (0 where unknown).
         now: Clock in nanoseconds.
     """
@@ -143,12 +144,14 @@ class TrialRun:
         *,
         spy: Callable[[Seen], AbstractContextManager[None]],
         run_so_far_ns: int,
+        typical_step_ns: int = 0,
         supply_ns: Callable[[], int] = lambda: 0,
         now: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self._loop = loop
         self._changes = {change.name: change for change in changes}
         self._plan = plan
+        self._typical_step_ns = typical_step_ns
         self._state = state
         self._spy = spy
         self._now = now
@@ -169,6 +172,8 @@ class TrialRun:
         """
         begin = self._now()
         try:
+            if self._plan.seconds is None and not self._affordable(["any"], self._typical_step_ns):
+                return []
             applicable, step_ns = self._look()
             if self._plan.seconds is None:
                 applicable = self._affordable(applicable, step_ns)

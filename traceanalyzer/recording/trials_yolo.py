@@ -55,6 +55,7 @@ def run_yolo_trials(trainer: Any, recorder: Recorder, plan: TrialPlan, run_so_fa
     steps = _Steps(trainer, tap)
     recorder.loader_clock.take()
     workers = int(trainer.train_loader.num_workers)
+    unprofiled = recorder.times()["unprofiled"].step_ns
 
     def supply_ns() -> int:
         made = recorder.loader_clock.take()
@@ -67,6 +68,7 @@ def run_yolo_trials(trainer: Any, recorder: Recorder, plan: TrialPlan, run_so_fa
         state,
         spy=steps.spy,
         run_so_far_ns=run_so_far_ns,
+        typical_step_ns=sorted(unprofiled)[len(unprofiled) // 2] if unprofiled else 0,
         supply_ns=supply_ns,
     )
     # Checkpoints written meanwhile hold weights that are not the run's.
