@@ -1,5 +1,6 @@
 """Predicted against true savings, on a GPU: for each cause, runs with and without it side by side.
 
+    tests/benchmarks/h200_savings.sh OUT …, or where all is installed
     python tests/benchmarks/h200_savings.py measure --out OUT [--budget 560] [--only NAME…] [--rounds 3] [--tiny]
     python -m tests.benchmarks.h200_savings table FOLDER…
 

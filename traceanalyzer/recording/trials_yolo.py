@@ -371,7 +371,7 @@ def _cuda_graph(loop: TrialLoop) -> Iterator[None]:
     precision = _precision(trainer)
     dtype = torch.bfloat16 if precision == "bf16" else torch.float16
     with torch.autocast("cuda", dtype=dtype, enabled=precision != "off", cache_enabled=False):
-        network = torch.cuda.make_graphed_callables(Network().train(), (images.clone(),))
+        network = torch.cuda.make_graphed_callables(Network(), (images.clone(),))
     step = loop.step
     loop.step = _StepWithNetwork(loop, network)
     try:
