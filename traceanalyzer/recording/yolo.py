@@ -26,7 +26,7 @@ from traceanalyzer.recording.faults import Fault, install, make_faults
 from traceanalyzer.recording.options import YoloOptions, to_words
 from traceanalyzer.recording.recorder import Recorder, RecordingComplete, default_command
 from traceanalyzer.recording.run_folder import prepare_folder
-from traceanalyzer.recording.synthetic import SyntheticSpec, make_dataset
+from traceanalyzer.recording.synthetic import SyntheticSpec, make_dataset, wait_for_dataset
 from traceanalyzer.recording.trial_plan import TrialPlan
 from traceanalyzer.recording.trials import plan_of
 from traceanalyzer.recording.trials_yolo import run_yolo_trials
@@ -120,6 +120,15 @@ def _train(trainer: Any, started: list[Recorder]) -> None:
             recorder.finish()
     finally:
         _close_loaders(trainer)
+        _leave_group()
+
+
+def _leave_group() -> None:
+    """Leave the group of processes the trainer formed for several devices."""
+    import torch
+
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def _first_line(problem: Exception) -> str:
@@ -255,7 +264,10 @@ def _synthetic_data(options: YoloOptions, place: Path) -> Path:
         images = max(min(needed, _MOST_IMAGES // batch), 2) * batch
     spec = SyntheticSpec(images=images, size=options.imgsz, seed=options.seed)
     root = options.dataset_dir or place / "data"
-    return make_dataset(root / f"shapes-{images}-{options.imgsz}-{options.seed}", spec)
+    folder = root / f"shapes-{images}-{options.imgsz}-{options.seed}"
+    if options.dataset_dir is not None and environment_rank() > 0:
+        wait_for_dataset(folder)
+    return make_dataset(folder, spec)
 
 
 def _head_start(trainer: Any) -> int:
