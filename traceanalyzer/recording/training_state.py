@@ -59,8 +59,13 @@ class TrainingState:
         ]
         self._random = random_state()
 
-    def restore(self) -> None:
-        """Put everything back; may be called any number of times."""
+    def restore(self, *, randomness: bool = True) -> None:
+        """Put everything back; may be called any number of times.
+
+        Args:
+            randomness: Put random generators back too. Blocks of a trial go on drawing, so that they do not all see
+                the same sizes and images.
+        """
         import torch
 
         with torch.no_grad():
@@ -86,7 +91,8 @@ class TrainingState:
                 vars(owner).pop(name, None)
             else:
                 setattr(owner, name, _shallow(value))
-        set_random_state(self._random)
+        if randomness:
+            set_random_state(self._random)
 
 
 def _copied(slots: dict[Any, Any]) -> dict[Any, Any]:

@@ -215,7 +215,7 @@ class TrialRun:
         """Run unchanged steps, see what they do, and say which changes apply."""
         seen = Seen()
         self._block(self._loop, BASELINE)
-        self._state.restore()
+        self._state.restore(randomness=False)
         with self._spy(seen):
             for _ in range(self._loop.accumulate):
                 self._loop.step(self._loop.fetch())
@@ -237,7 +237,7 @@ class TrialRun:
 
     def _block(self, loop: TrialLoop, name: str) -> float:
         """Run one block from the kept state and return the time of a step, per batch of the loop, in ns."""
-        self._state.restore()
+        self._state.restore(randomness=False)
         if name == BASELINE:
             return self._time(loop)
         change = self._changes[name]
@@ -269,7 +269,7 @@ class TrialRun:
 
     def _fail(self, name: str, problem: BaseException) -> None:
         self._outcome[name] = ("failed", describe_error(problem))
-        self._state.restore()
+        self._state.restore(randomness=False)
         if self._loop.on_cuda:
             import torch
 
@@ -312,12 +312,12 @@ class TrialRun:
         change = self._changes[name]
         try:
             with ExitStack() as stack:
-                self._state.restore()
+                self._state.restore(randomness=False)
                 prepared = stack.enter_context(prepared_once(change, self._loop))
                 for index in range(MIN_ROUNDS + 2):
                     steps: dict[str, list[float]] = {}
                     for block in block_order([name], seed=self._plan.seed, index=index):
-                        self._state.restore()
+                        self._state.restore(randomness=False)
                         with prepared(block == name):
                             steps.setdefault(block, []).append(self._time(self._loop))
                     pair = (sum(steps[BASELINE]) / len(steps[BASELINE]), steps[name][0] / change.batches_per_step)
