@@ -415,7 +415,7 @@ def replayed_saving(folder: Path, cause: Cause) -> Interval | None:
         document = json.loads((copy / "run.json").read_text())
         document["trials"] = []
         (copy / "run.json").write_text(json.dumps(document))
-        findings = traceanalyzer.analyze(copy, select=(cause.code,)).findings
+        findings = traceanalyzer.analyze(copy).findings
     for finding in findings:
         saving = finding.saving_per_step_ns
         if finding.code == cause.code and saving.likely is not None:
