@@ -15,7 +15,7 @@ import msgspec
 import pytest
 import typer
 
-from tests.comparison.documents import sample_document
+from tests.comparison.documents import labelled_document
 from tests.sample_analysis import sample_analysis
 from tests.shared_data import ROOT
 from traceanalyzer import cli
@@ -35,12 +35,12 @@ def _error(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 @pytest.fixture
 def good() -> str:
-    return str(sample_document("good"))
+    return str(labelled_document("good"))
 
 
 @pytest.fixture
 def slow() -> str:
-    return str(sample_document("workers0"))
+    return str(labelled_document("single-process-loader"))
 
 
 def test_exit_codes_tell_regression_improvement_and_undecided_apart(good: str, slow: str) -> None:
@@ -176,7 +176,7 @@ def test_what_cannot_be_compared_is_one_line_and_exit_code_2(
     cut = tmp_path / "cut.json"
     cut.write_bytes(Path(good).read_bytes()[:-100])
     assert "not a whole document" in _error(capsys, "compare", str(cut), good)
-    assert "recorded with memory" in _error(capsys, "compare", good, str(sample_document("empty")))
+    assert "recorded with memory" in _error(capsys, "compare", good, str(labelled_document("empty-cache")))
 
 
 def _unknown_release(good: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:

@@ -17,8 +17,8 @@ from tests.shared_data import ROOT
 yaml = pytest.importorskip("yaml")
 
 WORKFLOW = ROOT / ".github" / "workflows" / "kernel-gaps.yml"
-OURS = "sample_traces/good.pt.trace.json.gz"
-WORSE = "sample_traces/workers0.pt.trace.json.gz"
+OURS = "sample_traces/labelled/good"
+WORSE = "sample_traces/labelled/item-per-step"
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def test_the_gate_fails_on_a_regression_and_still_shows_it(steps: list[dict[str,
     assert compared.returncode == 1
     shown = _run(_script(steps, "Show the verdict"), tmp_path)
     assert "::error title=" in shown.stdout
-    assert "input_wait" in shown.stdout
+    assert "D2H copies per step" in shown.stdout
     assert "❌ regression" in (tmp_path / "summary.md").read_text()
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.comparison.documents import sample_document
+from tests.comparison.documents import labelled_document
 from traceanalyzer import cli
 
 
 @pytest.fixture
 def good() -> str:
-    return str(sample_document("good"))
+    return str(labelled_document("good"))
 
 
 def _refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:

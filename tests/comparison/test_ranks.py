@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.benchmarks.gate_study import add_copy, stretch_kernels
-from tests.comparison.documents import sample_document
+from tests.comparison.documents import labelled_document
 from traceanalyzer import cli
 from traceanalyzer.comparison.compare import compare_runs
 from traceanalyzer.comparison.options import CompareOptions, parse_budget
@@ -21,7 +21,7 @@ from traceanalyzer.results.comparison import Comparison, Family, Verdict
 
 @pytest.fixture(scope="module")
 def eight() -> list[Run]:
-    document = Analysis.from_json(sample_document("good").read_bytes())
+    document = Analysis.from_json(labelled_document("good").read_bytes())
     (run,) = load_ranks(document, "good")
     return [replace(run, rank=number, ranks=8) for number in range(8)]
 
@@ -86,8 +86,8 @@ def test_another_number_of_ranks_stops_the_comparison_and_common_ones_are_compar
 
 
 def test_documents_and_baselines_of_two_ranks_name_the_slower_one_in_every_report(tmp_path: Path) -> None:
-    document = Analysis.from_json(sample_document("good").read_bytes())
-    slow = Analysis.from_json(sample_document("workers0").read_bytes()).ranks[0]
+    document = Analysis.from_json(labelled_document("good").read_bytes())
+    slow = Analysis.from_json(labelled_document("single-process-loader").read_bytes()).ranks[0]
     (first,) = document.ranks
 
     def write(name: str, second: object) -> str:
