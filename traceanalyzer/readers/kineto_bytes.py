@@ -1,8 +1,9 @@
 """Strict JSON at the level of bytes, compiled: white space, strings, numbers, values, and a table of strings.
 
-Everything works on addresses of one buffer that is followed by at least ``PADDING`` bytes, the first of them zero: a zero
-is neither white space nor allowed anywhere in JSON, so no function needs to know where the text ends. Positions are
-returned as addresses; 0 means "not strict JSON, or too unusual to bother with": the tolerant parser then decides.
+Everything works on addresses of one buffer that is followed by at least ``PADDING`` bytes, the first of them zero: a
+zero is neither white space nor allowed anywhere in JSON, so no function needs to know where the text ends. Positions
+are returned as addresses; 0 means "not strict JSON, or too unusual to bother with": the tolerant parser then decides.
+Tables are handed on as addresses too, because arrays cost dozens of arguments and a reference count per call.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ _SPACE = 32
 _MOST_DIGITS = 18  # any more may not fit 64 bits
 
 u64 = np.uint64
+_TRUE, _NULL, _FALSE = (np.uint64(int.from_bytes(text, "little")) for text in (b"true", b"null", b"false"))
 _ONE = np.uint64(1)
 _NONE = np.uint64(0)
 
@@ -35,7 +37,7 @@ def _load(builder: Any, address: Any, kind: Any) -> Any:
     return builder.load(builder.inttoptr(address, kind.as_pointer()), align=1)
 
 
-@intrinsic
+@intrinsic  # type: ignore[untyped-decorator]
 def byte_at(_: Any, address: Any) -> Any:
     """Read one byte."""
 
@@ -46,7 +48,7 @@ def byte_at(_: Any, address: Any) -> Any:
     return types.int64(types.int64), generate
 
 
-@intrinsic
+@intrinsic  # type: ignore[untyped-decorator]
 def word_at(_: Any, address: Any) -> Any:
     """Read eight bytes, little end first, from any address."""
 
@@ -57,8 +59,19 @@ def word_at(_: Any, address: Any) -> Any:
     return types.uint64(types.int64), generate
 
 
-@intrinsic
-def put_word(_: Any, address: Any, word: Any) -> Any:
+@intrinsic  # type: ignore[untyped-decorator]
+def _number_at(_: Any, address: Any) -> Any:
+    """Read a signed 64-bit number."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        del context, signature
+        return _load(builder, args[0], _WORD)
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _put_word(_: Any, address: Any, word: Any) -> Any:
     """Write eight bytes to any address."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -69,7 +82,7 @@ def put_word(_: Any, address: Any, word: Any) -> Any:
     return types.void(types.int64, types.uint64), generate
 
 
-@intrinsic
+@intrinsic  # type: ignore[untyped-decorator]
 def trailing_zeros(_: Any, word: Any) -> Any:
     """Count the zero bits below the lowest set one (64 without any)."""
 
@@ -85,7 +98,7 @@ def trailing_zeros(_: Any, word: Any) -> Any:
 def _mask(test: Any) -> Any:
     """Make a function of an address: one bit for each of the 64 bytes there that pass a test."""
 
-    @intrinsic
+    @intrinsic  # type: ignore[untyped-decorator]
     def mask(_: Any, address: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             del context, signature
@@ -116,7 +129,19 @@ _marks = _mask(
 )
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@njit(nogil=True, cache=True)
+def get(block, index):  # type: ignore[no-untyped-def]
+    """Return a number of the int64 array at an address."""
+    return _number_at(block + 8 * index)
+
+
+@njit(nogil=True, cache=True)
+def put(block, index, value):  # type: ignore[no-untyped-def]
+    """Set a number of the int64 array at an address."""
+    _put_word(block + 8 * index, u64(value))
+
+
+@njit(nogil=True, cache=True)
 def skip_space(p):  # type: ignore[no-untyped-def]
     """Return the address of the first byte that is not white space."""
     if byte_at(p) > _SPACE:
@@ -128,7 +153,7 @@ def skip_space(p):  # type: ignore[no-untyped-def]
         p += 64
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@njit(nogil=True, cache=True)
 def _string_end_slow(p):  # type: ignore[no-untyped-def]
     while True:
         mask = _string_stops(p)
@@ -148,7 +173,7 @@ def _string_end_slow(p):  # type: ignore[no-untyped-def]
         p += 2
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@njit(nogil=True, cache=True)
 def string_end(p):  # type: ignore[no-untyped-def]
     """Return the address of the closing quote; ``p`` is behind the opening one."""
     mask = _string_stops(p)
@@ -158,7 +183,7 @@ def string_end(p):  # type: ignore[no-untyped-def]
     return _string_end_slow(p)
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@njit(nogil=True, cache=True)
 def plain_string_end(p):  # type: ignore[no-untyped-def]
     """Return the address of the closing quote of a string without escapes of at most 63 bytes."""
     mask = _string_stops(p)
@@ -166,14 +191,14 @@ def plain_string_end(p):  # type: ignore[no-untyped-def]
     return end if mask != _NONE and byte_at(end) == QUOTE else 0
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@njit(nogil=True, cache=True)
 def _digits_end(p):  # type: ignore[no-untyped-def]
     while ZERO <= byte_at(p) <= 57:
         p += 1
     return p
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@njit(nogil=True, cache=True)
 def number_end(p):  # type: ignore[no-untyped-def]
     """Return the address behind a number."""
     if byte_at(p) == MINUS:
@@ -200,7 +225,7 @@ def number_end(p):  # type: ignore[no-untyped-def]
     return p
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@njit(nogil=True, cache=True)
 def plain_integer(p):  # type: ignore[no-untyped-def]
     """Read an integer of at most 18 digits; returns it and the address behind it."""
     is_negative = byte_at(p) == MINUS
@@ -221,7 +246,7 @@ def plain_integer(p):  # type: ignore[no-untyped-def]
     return (-value if is_negative else value), p
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@njit(nogil=True, cache=True)
 def plain_nanoseconds(p):  # type: ignore[no-untyped-def]
     """Read microseconds (at most 15 digits, any decimals) as nanoseconds, rounded half up.
 
@@ -262,7 +287,7 @@ def plain_nanoseconds(p):  # type: ignore[no-untyped-def]
     return value, p
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@njit(nogil=True, cache=True)
 def _member_value(p):  # type: ignore[no-untyped-def]
     """Return the address of a member's value; ``p`` is at its key."""
     if byte_at(p) != QUOTE:
@@ -274,7 +299,7 @@ def _member_value(p):  # type: ignore[no-untyped-def]
     return skip_space(p + 1) if byte_at(p) == COLON else 0
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@njit(nogil=True, cache=True)
 def value_end(p):  # type: ignore[no-untyped-def]
     """Return the address behind any JSON value, strictly checked."""
     depth = 0
@@ -286,7 +311,7 @@ def value_end(p):  # type: ignore[no-untyped-def]
             if p == 0:
                 return 0
             p += 1
-        elif c == OPEN_LIST or c == OPEN_OBJECT:
+        elif c in (OPEN_LIST, OPEN_OBJECT):
             p = skip_space(p + 1)
             if byte_at(p) == c + 2:
                 p += 1
@@ -301,11 +326,9 @@ def value_end(p):  # type: ignore[no-untyped-def]
                     if p == 0:
                         return 0
                 continue
-        elif c == 116 and word_at(p) & u64(0xFFFFFFFF) == u64(0x65757274):  # true
+        elif word_at(p) & u64(0xFFFFFFFF) in (_TRUE, _NULL):
             p += 4
-        elif c == 110 and word_at(p) & u64(0xFFFFFFFF) == u64(0x6C6C756E):  # null
-            p += 4
-        elif c == 102 and word_at(p) & u64(0xFFFFFFFFFF) == u64(0x65736C6166):  # false
+        elif word_at(p) & u64(0xFFFFFFFFFF) == _FALSE:
             p += 5
         else:
             p = number_end(p)
@@ -331,7 +354,7 @@ def value_end(p):  # type: ignore[no-untyped-def]
             objects >>= _ONE
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@njit(nogil=True, cache=True)
 def outline_end(p, end):  # type: ignore[no-untyped-def]
     """Return the address behind an object by counting its brackets; what is between them is not checked."""
     depth = 0
@@ -353,7 +376,7 @@ def outline_end(p, end):  # type: ignore[no-untyped-def]
                     p += 1
                 if p >= end:
                     return 0
-        elif c == OPEN_LIST or c == OPEN_OBJECT:
+        elif c in (OPEN_LIST, OPEN_OBJECT):
             depth += 1
         elif c == 0:
             return 0
@@ -364,7 +387,7 @@ def outline_end(p, end):  # type: ignore[no-untyped-def]
     return 0
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@njit(nogil=True, cache=True)
 def _hash(p, size):  # type: ignore[no-untyped-def]
     h = u64(0x9E3779B97F4A7C15) ^ u64(size)
     while size >= 8:
@@ -379,7 +402,7 @@ def _hash(p, size):  # type: ignore[no-untyped-def]
     return h ^ (h >> u64(29))
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@njit(nogil=True, cache=True)
 def _is_same(a, b, size):  # type: ignore[no-untyped-def]
     while size >= 8:
         if word_at(a) != word_at(b):
@@ -393,53 +416,110 @@ def _is_same(a, b, size):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(nogil=True, cache=True, _nrt=False)
-def find(p, size, table):  # type: ignore[no-untyped-def]
-    """Return the code of a string, -1 when the table has none; arguments as ``lookup``."""
-    hashes, codes, offsets, sizes, arena, _ = table
-    h = _hash(p, size)
-    last = codes.shape[0] - 1
-    slot = np.int64(h & u64(last))
-    while True:
-        code = np.int64(codes[slot])
-        if code < 0:
-            return code
-        if hashes[slot] == h and sizes[code] == size and _is_same(arena.ctypes.data + offsets[code], p, size):
-            return code
-        slot = (slot + 1) & last
+# the block that describes a table of strings
+HASHES, CODES, OFFSETS, SIZES, ARENA, COUNT, USED, LAST_SLOT, CAPACITY, ARENA_SIZE = range(10)
+BLOCK_SIZE = 10
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@njit(nogil=True, cache=True)
 def lookup(p, size, table):  # type: ignore[no-untyped-def]
     """Return the code of a string, giving it the next one when it is new; -1 when the table is full.
 
     Args:
         p: Address of the string.
         size: Its length, bytes.
-        table: ``(slot hashes, slot codes, offsets, sizes, arena, used)``; see ``StringTable``.
+        table: Address of a table's block; see ``StringTable``.
     """
-    hashes, codes, offsets, sizes, arena, used = table
     h = _hash(p, size)
-    last = codes.shape[0] - 1
+    hashes, codes, arena, last = get(table, HASHES), get(table, CODES), get(table, ARENA), get(table, LAST_SLOT)
     slot = np.int64(h & u64(last))
-    base = arena.ctypes.data
     while True:
-        code = np.int64(codes[slot])
+        code = get(codes, slot)
         if code < 0:
             break
-        if hashes[slot] == h and sizes[code] == size and _is_same(base + offsets[code], p, size):
+        if (
+            word_at(hashes + 8 * slot) == h
+            and get(get(table, SIZES), code) == size
+            and _is_same(arena + get(get(table, OFFSETS), code), p, size)
+        ):
             return code
         slot = (slot + 1) & last
-    code = used[0]
-    offset = used[1]
-    if code >= offsets.shape[0] or offset + size + 16 > arena.shape[0]:
+    code = get(table, COUNT)
+    offset = get(table, USED)
+    if code >= get(table, CAPACITY) or offset + size + 16 > get(table, ARENA_SIZE):
         return np.int64(-1)
     for i in range(0, size, 8):
-        put_word(base + offset + i, word_at(p + i))
-    offsets[code] = offset
-    sizes[code] = size
-    hashes[slot] = h
-    codes[slot] = code
-    used[0] = code + 1
-    used[1] = offset + size
+        _put_word(arena + offset + i, word_at(p + i))
+    put(get(table, OFFSETS), code, offset)
+    put(get(table, SIZES), code, size)
+    _put_word(hashes + 8 * slot, h)
+    put(codes, slot, code)
+    put(table, COUNT, code + 1)
+    put(table, USED, offset + size)
     return code
+
+
+@njit(nogil=True, cache=True)
+def refill(before, after):  # type: ignore[no-untyped-def]
+    """Look all strings of one table up in another, empty one; both are addresses of their blocks."""
+    for code in range(get(before, COUNT)):
+        lookup(get(before, ARENA) + get(get(before, OFFSETS), code), get(get(before, SIZES), code), after)
+
+
+LONGEST_KEY = 24  # bytes; three words
+KEY_SLOTS = 256
+
+
+@njit(nogil=True, cache=True)
+def _key_words(p, size):  # type: ignore[no-untyped-def]
+    first, second, third = word_at(p), _NONE, _NONE
+    if size < 8:
+        first &= (_ONE << u64(8 * size)) - _ONE
+    elif size > 8:
+        second = word_at(p + 8)
+        if size < 16:
+            second &= (_ONE << u64(8 * (size - 8))) - _ONE
+        elif size > 16:
+            third = word_at(p + 16)
+            if size < 24:
+                third &= (_ONE << u64(8 * (size - 16))) - _ONE
+    return first, second, third
+
+
+@njit(nogil=True, cache=True)
+def _key_slot(first, second, third):  # type: ignore[no-untyped-def]
+    mixed = (first ^ (second * u64(0x9E3779B97F4A7C15)) ^ (third << _ONE)) * u64(0xFF51AFD7ED558CCD)
+    return np.int64(mixed >> u64(56))
+
+
+@njit(nogil=True, cache=True)
+def find_key(p, size, table):  # type: ignore[no-untyped-def]
+    """Return the code of a short string known beforehand, or -1.
+
+    Args:
+        p: Address of the string.
+        size: Its length, at most ``LONGEST_KEY``.
+        table: Address of ``KEY_SLOTS`` × (three words of the string, its code); filled by ``add_key``.
+    """
+    first, second, third = _key_words(p, size)
+    slot = _key_slot(first, second, third)
+    while True:
+        entry = table + 32 * slot
+        code = get(entry, 3)
+        if code < 0 or (word_at(entry) == first and word_at(entry + 8) == second and word_at(entry + 16) == third):
+            return code
+        slot = (slot + 1) & (KEY_SLOTS - 1)
+
+
+@njit(nogil=True, cache=True)
+def add_key(p, size, code, table):  # type: ignore[no-untyped-def]
+    """Add a string to the table of ``find_key``."""
+    first, second, third = _key_words(p, size)
+    slot = _key_slot(first, second, third)
+    while get(table + 32 * slot, 3) >= 0:
+        slot = (slot + 1) & (KEY_SLOTS - 1)
+    entry = table + 32 * slot
+    _put_word(entry, first)
+    _put_word(entry + 8, second)
+    _put_word(entry + 16, third)
+    put(entry, 3, code)

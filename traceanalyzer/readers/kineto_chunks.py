@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from traceanalyzer.readers.files import BLOCK_BYTES, Stream
+from traceanalyzer.readers import files
+from traceanalyzer.readers.files import Stream
 
+BLOCK_BYTES = files.BLOCK_BYTES
 KEY = rb'\{\s*"(?:ph|cat|name|pid|tid|ts|dur|args|id|bp|s)"\s*:'
 BOUNDARY = re.compile(rb"\}\s*,\s*(?=" + KEY + rb")")
 MAX_EVENT_BYTES = 64 << 20

@@ -17,16 +17,19 @@ from traceanalyzer.readers.kineto_bytes import (
     CLOSE_OBJECT,
     COLON,
     COMMA,
+    LONGEST_KEY,
     OPEN_LIST,
     OPEN_OBJECT,
     QUOTE,
     byte_at,
-    find,
+    find_key,
+    get,
     lookup,
     outline_end,
     plain_integer,
     plain_nanoseconds,
     plain_string_end,
+    put,
     skip_space,
     string_end,
     value_end,
@@ -41,8 +44,8 @@ DONE, REFUSED, FULL = 0, 1, 2
     DEVICE, STREAM, CORRELATION, CONTEXT, GRAPH_NODE, REGISTERS, SHARED_MEMORY, BYTES, TO_DEVICE, FROM_DEVICE,
     GRID, BLOCK, SHAPES, PARENT, IDENTITY,
     DELTA, ADDRESS, DEVICE_TYPE, DEVICE_ID, ALLOCATED, RESERVED,
-    ODD,
-) = range(30)  # fmt: skip
+    ODD, NOTHING,
+) = range(31)  # fmt: skip
 TOP_LEVEL = {
     "name": NAME, "cat": CATEGORY, "ph": PHASE, "ts": START, "dur": LENGTH, "pid": PROCESS, "tid": THREAD, "args": ARGS,
 }  # fmt: skip
@@ -53,7 +56,7 @@ ARGUMENTS = {
     "Python id": IDENTITY, "Bytes": DELTA, "Addr": ADDRESS, "Device Type": DEVICE_TYPE, "Device Id": DEVICE_ID,
     "Total Allocated": ALLOCATED, "Total Reserved": RESERVED,
     # the tolerant parser reads these too, but never in the events that are read here
-    "name": ODD, "size": ODD, "dst": ODD, "wait_on_cuda_event_record_corr_id": ODD, "wait_on_cuda_event_id": ODD,
+    "name": ODD, "size": ODD, "dst": ODD, "wait_on_cuda_event_id": ODD,
 }  # fmt: skip
 
 # what the categories mean here; activity kinds and slice kinds are added to the first of their range
@@ -78,19 +81,22 @@ STATE_SIZE = 12
 # about each odd event: where it is, which event it is, and how many rows of each table come before it
 ODD_START, ODD_END, ODD_EVENT, ODD_ROWS = 0, 1, 2, 3
 ODD_SIZE = 7
+MOST_ODD = 1 << 15  # per chunk; with more of them the tolerant parser reads the whole chunk no slower
+MOST_THREADS = 2048
+INSIDE = 64
+_LONG_KEY = len("wait_on_cuda_event_record_corr_id")  # read by the tolerant parser, too long for the table
 
 _X, _I, _S, _T, _F = (ord(letter) for letter in "Xistf")
 _ABSENT = -1
 _LARGEST_32 = 2**31 - 1
 _MEMORY_NAME = 0  # the first code of the table of names
-_LONGEST_KEY = max(map(len, (*TOP_LEVEL, *ARGUMENTS)))
 _ODD, _FULL = 0, 1  # in place of an address
 _NEEDED = 1 << NAME | 1 << CATEGORY | 1 << PHASE | 1 << START
 _LASTS = 1 << LENGTH
 _THREADED = 1 << PROCESS | 1 << THREAD
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@njit(nogil=True, cache=True)
 def _product(p):  # type: ignore[no-untyped-def]
     """Multiply a list of three sizes; returns the product and the address behind the list, 0 where odd."""
     product = np.int64(1)
@@ -108,50 +114,49 @@ def _product(p):  # type: ignore[no-untyped-def]
     return product, p
 
 
-@njit(nogil=True, cache=True, _nrt=False)
-def _thread(pid, tid, pairs, slots, state):  # type: ignore[no-untyped-def]
+@njit(nogil=True, cache=True)
+def _thread(pid, tid, threads, state):  # type: ignore[no-untyped-def]
     """Return the code of a thread, giving it the next one when it is new; -1 when the table is full."""
-    last = slots.shape[0] - 1
-    slot = (pid * 31 + tid * 7919) & last
+    slots = threads + 16 * MOST_THREADS
+    slot = (pid * 31 + tid * 7919) & (4 * MOST_THREADS - 1)
     while True:
-        code = np.int64(slots[slot])
+        code = get(slots, slot)
         if code < 0:
             break
-        if pairs[code, 0] == pid and pairs[code, 1] == tid:
+        if get(threads, 2 * code) == pid and get(threads, 2 * code + 1) == tid:
             return code
-        slot = (slot + 1) & last
-    code = state[THREADS]
-    if code >= pairs.shape[0]:
+        slot = (slot + 1) & (4 * MOST_THREADS - 1)
+    code = get(state, THREADS)
+    if code >= MOST_THREADS:
         return np.int64(-1)
-    pairs[code, 0] = pid
-    pairs[code, 1] = tid
-    slots[slot] = code
-    state[THREADS] = code + 1
+    put(threads, 2 * code, pid)
+    put(threads, 2 * code + 1, tid)
+    put(slots, slot, code)
+    put(state, THREADS, code + 1)
     return code
 
 
-@njit(nogil=True, cache=True, _nrt=False)
+@njit(nogil=True, cache=True)
 def _small(value):  # type: ignore[no-untyped-def]
     return value if -_LARGEST_32 <= value <= _LARGEST_32 else np.int64(_ABSENT)
 
 
-@njit(nogil=True, cache=True, _nrt=False)
-def scan(base, length, keys, category_table, classes, names, shapes, pairs, slots, rows, odd, values, state):  # type: ignore[no-untyped-def]
-    """Read events from ``base + state[OFFSET]`` on.
+@njit(nogil=True, cache=True)
+def scan(base, length, keys, categories, names, shapes, threads, rows, capacity, odd, values, state):  # type: ignore[no-untyped-def]
+    """Read events from ``base + state[OFFSET]`` on; every argument is a number or the address of numbers.
 
     Args:
-        base: Address of the text; ``PADDING`` readable bytes follow it, the first of them zero.
+        base: The text; ``PADDING`` readable bytes follow it, the first of them zero.
         length: Bytes of text.
-        keys: String table of the members that matter; for each of its codes what that is at the top of an event, and
-            what among the arguments (-1 nothing).
-        category_table: String table of the categories read here.
-        classes: What each category means here.
+        keys: Table of the members that matter (see ``find_key``); a code holds what the member is at the top of an
+            event, and times ``INSIDE`` what it is among the arguments.
+        categories: Table of the categories read here; the codes say what they mean.
         names: String table of names.
         shapes: String table of shapes.
-        pairs: Process and thread ids, filled here.
-        slots: Hash table over them.
-        rows: For each table of ``TABLES`` an array of columns × rows, filled here.
-        odd: Array of places × ``ODD_SIZE``, filled here.
+        threads: ``MOST_THREADS`` process and thread ids, then a hash table over them; filled here.
+        rows: For each table of ``TABLES`` the address of columns × ``capacity``, filled here.
+        capacity: Rows that fit.
+        odd: ``MOST_ODD`` places × ``ODD_SIZE``, filled here.
         values: ``ODD`` numbers, the values of one event.
         state: ``STATE_SIZE`` numbers, updated here.
 
@@ -159,33 +164,34 @@ def scan(base, length, keys, category_table, classes, names, shapes, pairs, slot
         ``DONE``, ``REFUSED`` (not a list of events from ``state[OFFSET]`` on) or ``FULL`` (a string table must grow;
         call again).
     """
-    p = base + state[OFFSET]
+    p = base + get(state, OFFSET)
     end = base + length
     while True:
         event = skip_space(p)
-        state[OFFSET] = event - base
+        put(state, OFFSET, event - base)
         if byte_at(event) != OPEN_OBJECT:
             return REFUSED
-        p, seen = _members(event, keys, category_table, names, shapes, values)
+        p, seen = _members(event, keys, categories, names, shapes, values)
         if p == _FULL:
             return FULL
         is_taken = False
-        if p != _ODD and seen & _NEEDED == _NEEDED and values[CATEGORY] >= 0:
-            is_taken = _take(seen, values, classes, pairs, slots, rows, state)
+        if p != _ODD and seen & _NEEDED == _NEEDED and get(values, CATEGORY) >= 0:
+            is_taken = _take(seen, values, threads, rows, capacity, state)
         if not is_taken:
             p = outline_end(event, end)
-            place = state[ODDS]
-            if p == 0 or place >= odd.shape[0]:
+            place = get(state, ODDS)
+            if p == 0 or place >= MOST_ODD:
                 return REFUSED
-            odd[place, ODD_START] = event - base
-            odd[place, ODD_END] = p - base
-            odd[place, ODD_EVENT] = state[EVENTS]
+            put(state, ODDS, place + 1)
+            place = odd + 8 * ODD_SIZE * place
+            put(place, ODD_START, event - base)
+            put(place, ODD_END, p - base)
+            put(place, ODD_EVENT, get(state, EVENTS))
             for table in range(4):
-                odd[place, ODD_ROWS + table] = state[table]
-            state[ODDS] += 1
-        state[EVENTS] += 1
+                put(place, ODD_ROWS + table, get(state, table))
+        put(state, EVENTS, get(state, EVENTS) + 1)
         p = skip_space(p)
-        state[OFFSET] = p - base
+        put(state, OFFSET, p - base)
         if p >= end:
             return DONE
         if byte_at(p) != COMMA:
@@ -193,17 +199,14 @@ def scan(base, length, keys, category_table, classes, names, shapes, pairs, slot
         p += 1
 
 
-@njit(nogil=True, cache=True, _nrt=False)
-def _members(p, keys, category_table, names, shapes, values):  # type: ignore[no-untyped-def]
+@njit(nogil=True, cache=True)
+def _members(p, keys, categories, names, shapes, values):  # type: ignore[no-untyped-def]
     """Read the members of one event into ``values``.
 
     Returns:
         The address behind the event, ``_ODD`` or ``_FULL``; and a bit for each member at its top.
     """
-    table, key_ids, arg_ids = keys
-    values[:] = _ABSENT
-    values[DELTA] = 0
-    values[DEVICE_TYPE] = 0
+    _forget(values, 0)
     seen = np.int64(0)
     in_args = False
     p = skip_space(p + 1)
@@ -214,19 +217,21 @@ def _members(p, keys, category_table, names, shapes, values):  # type: ignore[no
         stop = plain_string_end(p)
         if stop == 0:
             return _ODD, seen
-        what = np.int64(-1)
-        if stop - p <= _LONGEST_KEY:
-            key = find(p, stop - p, table)
-            if key >= 0:
-                what = np.int64(arg_ids[key] if in_args else key_ids[key])
+        what = np.int64(NOTHING)
+        if stop - p <= LONGEST_KEY:
+            code = find_key(p, stop - p, keys)
+            if code >= 0:
+                what = code // INSIDE if in_args else code % INSIDE
+        elif stop - p == _LONG_KEY:
+            return _ODD, seen
         p = skip_space(stop + 1)
         if byte_at(p) != COLON:
             return _ODD, seen
         p = skip_space(p + 1)
         c = byte_at(p)
-        if what < 0:
+        if what == NOTHING:
             p = value_end(p)
-        elif what == NAME or what == CATEGORY:
+        elif what in (NAME, CATEGORY):
             if c != QUOTE:
                 return _ODD, seen
             p += 1
@@ -234,26 +239,25 @@ def _members(p, keys, category_table, names, shapes, values):  # type: ignore[no
             if stop == 0:
                 return _ODD, seen
             if what == NAME:
-                values[NAME] = lookup(p, stop - p, names)
-                if values[NAME] < 0:
+                code = lookup(p, stop - p, names)
+                if code < 0:
                     return _FULL, seen
             else:
-                values[CATEGORY] = find(p, stop - p, category_table)
+                code = find_key(p, stop - p, categories) if stop - p <= LONGEST_KEY else np.int64(-1)
+            put(values, what, code)
             p = stop + 1
-        elif what == START or what == LENGTH:
-            values[what], p = plain_nanoseconds(p)
+        elif what in (START, LENGTH):
+            value, p = plain_nanoseconds(p)
+            put(values, what, value)
         elif what == PHASE:
             if c != QUOTE or byte_at(p + 2) != QUOTE:
                 return _ODD, seen
-            values[PHASE] = byte_at(p + 1)
+            put(values, PHASE, byte_at(p + 1))
             p += 3
         elif what == ARGS:
             if c != OPEN_OBJECT:
                 return _ODD, seen
-            for i in range(ARGS + 1, ODD):
-                values[i] = _ABSENT
-            values[DELTA] = 0
-            values[DEVICE_TYPE] = 0
+            _forget(values, ARGS + 1)
             in_args = True
             p = skip_space(p + 1)
             if byte_at(p) != CLOSE_OBJECT:
@@ -264,21 +268,24 @@ def _members(p, keys, category_table, names, shapes, values):  # type: ignore[no
             stop = value_end(p)
             if stop == 0:
                 return _ODD, seen
-            values[SHAPES] = lookup(p, stop - p, shapes)
-            if values[SHAPES] < 0:
+            code = lookup(p, stop - p, shapes)
+            if code < 0:
                 return _FULL, seen
+            put(values, SHAPES, code)
             p = stop
-        elif what == GRID or what == BLOCK:
+        elif what in (GRID, BLOCK):
             if c != OPEN_LIST:
                 return _ODD, seen
-            values[what], p = _product(p)
+            value, p = _product(p)
+            put(values, what, value)
         elif what == ODD:
             return _ODD, seen
         else:
-            values[what], p = plain_integer(p)
+            value, p = plain_integer(p)
+            put(values, what, value)
         if p == 0:
             return _ODD, seen
-        if not in_args and what >= 0:
+        if not in_args:
             seen |= np.int64(1) << what
         p = skip_space(p)
         c = byte_at(p)
@@ -293,93 +300,101 @@ def _members(p, keys, category_table, names, shapes, values):  # type: ignore[no
         p = skip_space(p + 1)
 
 
-@njit(nogil=True, cache=True, _nrt=False)
-def _take(seen, values, classes, pairs, slots, rows, state):  # type: ignore[no-untyped-def]
+@njit(nogil=True, cache=True)
+def _forget(values, first):  # type: ignore[no-untyped-def]
+    for i in range(first, ODD):
+        put(values, i, _ABSENT)
+    put(values, DELTA, 0)
+    put(values, DEVICE_TYPE, 0)
+
+
+@njit(nogil=True, cache=True)
+def _take(seen, values, threads, rows, capacity, state):  # type: ignore[no-untyped-def]
     """Make the row of one event, where it is of a usual kind; says whether it was."""
-    activities, calls, slices, memory = rows
-    phase = values[PHASE]
-    kind = np.int64(classes[values[CATEGORY]])
-    start = values[START]
+    phase = get(values, PHASE)
+    kind = get(values, CATEGORY)
+    start = get(values, START)
     thread = np.int64(-1)
     if phase == _X and kind != IGNORED:
         if kind >= INSTANT or seen & _LASTS == 0:
             return False
-        end = start + values[LENGTH]
+        end = start + get(values, LENGTH)
         if kind < SLICE and kind >= ACTIVITY:
-            if values[DEVICE] < 0 or values[STREAM] < 0:
+            if get(values, DEVICE) < 0 or get(values, STREAM) < 0:
                 return False
-            row = state[ACTIVITIES]
-            device = _small(values[DEVICE])
-            activities[0, row] = start
-            activities[1, row] = end
-            activities[2, row] = kind - ACTIVITY
-            activities[3, row] = device
-            activities[4, row] = values[STREAM]
-            activities[5, row] = values[NAME]
-            activities[6, row] = values[CORRELATION] if values[CORRELATION] > 0 else _ABSENT
-            activities[8, row] = values[GRAPH_NODE]
-            activities[13, row] = values[CONTEXT]
+            table, row = get(rows, ACTIVITIES), get(state, ACTIVITIES)
+            device = _small(get(values, DEVICE))
+            put(table, row, start)
+            put(table, capacity + row, end)
+            put(table, 2 * capacity + row, kind - ACTIVITY)
+            put(table, 3 * capacity + row, device)
+            put(table, 4 * capacity + row, get(values, STREAM))
+            put(table, 5 * capacity + row, get(values, NAME))
+            put(table, 6 * capacity + row, get(values, CORRELATION) if get(values, CORRELATION) > 0 else _ABSENT)
+            put(table, 8 * capacity + row, get(values, GRAPH_NODE))
+            put(table, 13 * capacity + row, get(values, CONTEXT))
             if kind == ACTIVITY:  # a kernel
-                activities[7, row] = _ABSENT
-                activities[9, row] = values[GRID]
-                activities[10, row] = _small(values[BLOCK])
-                activities[11, row] = _small(values[REGISTERS])
-                activities[12, row] = values[SHARED_MEMORY]
-                activities[14, row] = _ABSENT
+                put(table, 7 * capacity + row, _ABSENT)
+                put(table, 9 * capacity + row, get(values, GRID))
+                put(table, 10 * capacity + row, _small(get(values, BLOCK)))
+                put(table, 11 * capacity + row, _small(get(values, REGISTERS)))
+                put(table, 12 * capacity + row, get(values, SHARED_MEMORY))
+                put(table, 14 * capacity + row, _ABSENT)
             else:
-                activities[7, row] = values[BYTES]
-                activities[9:13, row] = _ABSENT
-                to = values[TO_DEVICE]
-                activities[14, row] = _small(values[FROM_DEVICE] if to == values[DEVICE] else to)
-            state[ACTIVITIES] = row + 1
+                put(table, 7 * capacity + row, get(values, BYTES))
+                for column in range(9, 13):
+                    put(table, column * capacity + row, _ABSENT)
+                to = get(values, TO_DEVICE)
+                put(table, 14 * capacity + row, _small(get(values, FROM_DEVICE) if to == get(values, DEVICE) else to))
+            put(state, ACTIVITIES, row + 1)
         else:
             if seen & _THREADED != _THREADED:
                 return False
-            thread = _thread(values[PROCESS], values[THREAD], pairs, slots, state)
+            thread = _thread(get(values, PROCESS), get(values, THREAD), threads, state)
             if thread < 0:
                 return False
             if kind == CALL:
-                row = state[CALLS]
-                calls[0, row] = start
-                calls[1, row] = end
-                calls[2, row] = thread
-                calls[3, row] = values[NAME]
-                calls[4, row] = values[CORRELATION] if values[CORRELATION] > 0 else _ABSENT
-                state[CALLS] = row + 1
+                table, row = get(rows, CALLS), get(state, CALLS)
+                put(table, row, start)
+                put(table, capacity + row, end)
+                put(table, 2 * capacity + row, thread)
+                put(table, 3 * capacity + row, get(values, NAME))
+                put(table, 4 * capacity + row, get(values, CORRELATION) if get(values, CORRELATION) > 0 else _ABSENT)
+                put(state, CALLS, row + 1)
             else:
-                row = state[SLICES]
+                table, row = get(rows, SLICES), get(state, SLICES)
                 is_frame = kind == FRAME
-                slices[0, row] = start
-                slices[1, row] = end
-                slices[2, row] = thread
-                slices[3, row] = values[NAME]
-                slices[4, row] = kind - SLICE
-                slices[5, row] = _ABSENT if is_frame else values[SHAPES]
-                slices[6, row] = values[PARENT] if is_frame else _ABSENT
-                slices[7, row] = values[IDENTITY] if is_frame else _ABSENT
-                state[SLICES] = row + 1
+                put(table, row, start)
+                put(table, capacity + row, end)
+                put(table, 2 * capacity + row, thread)
+                put(table, 3 * capacity + row, get(values, NAME))
+                put(table, 4 * capacity + row, kind - SLICE)
+                put(table, 5 * capacity + row, _ABSENT if is_frame else get(values, SHAPES))
+                put(table, 6 * capacity + row, get(values, PARENT) if is_frame else _ABSENT)
+                put(table, 7 * capacity + row, get(values, IDENTITY) if is_frame else _ABSENT)
+                put(state, SLICES, row + 1)
     elif phase == _I:
-        if values[NAME] == _MEMORY_NAME:
+        if get(values, NAME) == _MEMORY_NAME:
             if seen & _THREADED != _THREADED:
                 return False
-            thread = _thread(values[PROCESS], values[THREAD], pairs, slots, state)
+            thread = _thread(get(values, PROCESS), get(values, THREAD), threads, state)
             if thread < 0:
                 return False
-            row = state[MEMORY]
-            memory[0, row] = start
-            memory[1, row] = thread
-            memory[2, row] = _ABSENT if values[DEVICE_TYPE] == 0 else values[DEVICE_ID]
-            memory[3, row] = values[DELTA]
-            memory[4, row] = max(values[ADDRESS], 0)
-            memory[5, row] = values[ALLOCATED]
-            memory[6, row] = values[RESERVED]
-            state[MEMORY] = row + 1
+            table, row = get(rows, MEMORY), get(state, MEMORY)
+            put(table, row, start)
+            put(table, capacity + row, thread)
+            put(table, 2 * capacity + row, _ABSENT if get(values, DEVICE_TYPE) == 0 else get(values, DEVICE_ID))
+            put(table, 3 * capacity + row, get(values, DELTA))
+            put(table, 4 * capacity + row, max(get(values, ADDRESS), 0))
+            put(table, 5 * capacity + row, get(values, ALLOCATED))
+            put(table, 6 * capacity + row, get(values, RESERVED))
+            put(state, MEMORY, row + 1)
     elif phase != _S and phase != _T and phase != _F and phase != _X:
         return False
     if phase != _T:
-        if state[FIRST_AT] < 0:
-            state[FIRST] = start
-            state[FIRST_AT] = state[EVENTS]
-        state[LAST] = start
-        state[LAST_AT] = state[EVENTS]
+        if get(state, FIRST_AT) < 0:
+            put(state, FIRST, start)
+            put(state, FIRST_AT, get(state, EVENTS))
+        put(state, LAST, start)
+        put(state, LAST_AT, get(state, EVENTS))
     return True

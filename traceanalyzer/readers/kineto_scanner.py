@@ -12,11 +12,10 @@ from typing import Any
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from traceanalyzer.model.schema import Activities, Calls, IntArray, MemoryEvents, Slices
 from traceanalyzer.model.trace import Integrity
-from traceanalyzer.readers.kineto_bytes import lookup
+from traceanalyzer.readers.kineto_bytes import BLOCK_SIZE, COUNT, KEY_SLOTS, PADDING, add_key, lookup, refill
 from traceanalyzer.readers.kineto_chunks import Chunk, Chunks, read_ahead
 from traceanalyzer.readers.kineto_columns import (
     ACTIVITY_KINDS,
@@ -37,9 +36,13 @@ from traceanalyzer.readers.kineto_scan import (
     FIRST_AT,
     FULL,
     IGNORED,
+    INSIDE,
     INSTANT,
     LAST,
     LAST_AT,
+    MOST_ODD,
+    MOST_THREADS,
+    NOTHING,
     ODD,
     ODD_END,
     ODD_EVENT,
@@ -47,7 +50,6 @@ from traceanalyzer.readers.kineto_scan import (
     ODD_SIZE,
     ODD_START,
     ODDS,
-    OFFSET,
     SLICE,
     STATE_SIZE,
     TABLES,
@@ -57,76 +59,117 @@ from traceanalyzer.readers.kineto_scan import (
 )
 
 _WORKERS = 2
-_KINDS = (Activities, Calls, Slices, MemoryEvents)
+_KINDS: tuple[Any, ...] = (Activities, Calls, Slices, MemoryEvents)
 _SMALLEST_ROW_BYTES = 48  # no usual event is shorter
-_MOST_ODD = 1 << 15  # per chunk; with more of them the tolerant parser reads the whole chunk no slower
-_MOST_THREADS = 2048
-_UNKNOWN = -2
 
 
 class StringTable:
     """Strings numbered in order of first appearance, as the compiled code fills them.
 
     Args:
-        strings: The first ones.
-        capacity: Strings it can hold before it must grow.
+        capacity: Strings it can hold before it must grow; a power of two.
         arena_bytes: Bytes of all strings together before it must grow.
+
+    Attributes:
+        block: Addresses and sizes of everything below; its own address is what the compiled code is given.
     """
 
-    def __init__(self, strings: Any = (), capacity: int = 1 << 13, arena_bytes: int = 1 << 20) -> None:
+    def __init__(self, capacity: int = 1 << 13, arena_bytes: int = 1 << 20) -> None:
+        self.block = np.zeros(BLOCK_SIZE, dtype=np.int64)
         self._reserve(capacity, arena_bytes)
-        for string in strings:
-            text = np.frombuffer(string.encode().ljust(256, b"\0"), dtype=np.uint8)
-            lookup(text.ctypes.data, len(string.encode()), self.arrays)
 
     def _reserve(self, capacity: int, arena_bytes: int) -> None:
-        self.arrays = (
-            np.zeros(2 * capacity, dtype=np.uint64),
-            np.full(2 * capacity, -1, dtype=np.int32),
-            np.zeros(capacity, dtype=np.int64),
-            np.zeros(capacity, dtype=np.int64),
-            np.zeros(arena_bytes, dtype=np.uint8),
-            np.zeros(2, dtype=np.int64),
-        )
+        self._hashes = np.zeros(2 * capacity, dtype=np.uint64)
+        self._codes = np.full(2 * capacity, -1, dtype=np.int64)
+        self._offsets = np.zeros(capacity, dtype=np.int64)
+        self._sizes = np.zeros(capacity, dtype=np.int64)
+        self._arena = np.zeros(arena_bytes, dtype=np.uint8)
+        addresses = [each.ctypes.data for each in (self._hashes, self._codes, self._offsets, self._sizes, self._arena)]
+        self.block[:] = [*addresses, 0, 0, 2 * capacity - 1, capacity, arena_bytes]
 
     def grow(self, longest: int) -> None:
-        """Make room for twice as much, and for one string of a given length."""
-        before = self.arrays
-        self._reserve(2 * len(before[2]), 2 * len(before[4]) + longest)
-        _refill(before, self.arrays)
+        """Make room for twice as many strings, and for one of a given length."""
+        before = self.block.copy(), self._offsets, self._sizes, self._arena
+        self._reserve(2 * len(self._offsets), 2 * len(self._arena) + longest)
+        refill(before[0].ctypes.data, self.block.ctypes.data)
 
     def __len__(self) -> int:
-        return int(self.arrays[5][0])
+        return int(self.block[COUNT])
+
+    def view(self) -> StringView:
+        """Return the strings of this moment, which stay what they are while the table goes on growing."""
+        return StringView(self._offsets, self._sizes, self._arena, len(self))
 
 
-@njit(nogil=True, cache=True)
-def _refill(before, after):  # type: ignore[no-untyped-def]
-    for code in range(before[5][0]):
-        lookup(before[4].ctypes.data + before[2][code], before[3][code], after)
+@dataclass(frozen=True)
+class StringView:
+    """The first ``count`` strings of a table."""
+
+    offsets: IntArray
+    sizes: IntArray
+    arena: npt.NDArray[np.uint8]
+    count: int
+
+    def since(self, first: int) -> list[bytes]:
+        """Return the strings from a code on."""
+        places = zip(self.offsets[first : self.count].tolist(), self.sizes[first : self.count].tolist(), strict=True)
+        return [self.arena[offset : offset + size].tobytes() for offset, size in places]
+
+
+def _key_table(codes: dict[str, int]) -> IntArray:
+    """Make a table for ``find_key``."""
+    table = np.full((KEY_SLOTS, 4), -1, dtype=np.int64)
+    for key, code in codes.items():
+        text = np.frombuffer(key.encode().ljust(PADDING, b"\0"), dtype=np.uint8)
+        add_key(text.ctypes.data, len(key), code, table.ctypes.data)
+    return table
 
 
 class _Worker:
     """What one thread scans with, and what its codes stand for in the parser's own tables."""
 
     def __init__(self) -> None:
-        self.names = StringTable([MEMORY_NAME])
+        self.names = StringTable()
         self.shapes = StringTable()
-        self.pairs = np.zeros((_MOST_THREADS, 2), dtype=np.int64)
-        self.slots = np.full(4 * _MOST_THREADS, -1, dtype=np.int32)
-        self.threads = 0
+        title = np.frombuffer(MEMORY_NAME.encode().ljust(PADDING, b"\0"), dtype=np.uint8)
+        lookup(title.ctypes.data, len(MEMORY_NAME), self.names.block.ctypes.data)
+        self._threads = np.full(6 * MOST_THREADS, -1, dtype=np.int64)
+        self.pairs = self._threads[: 2 * MOST_THREADS].reshape(-1, 2)
+        self.thread_count = 0
+        self.capacity = 0
         self.rows: tuple[IntArray, ...] = ()
-        self.odd = np.empty((_MOST_ODD, ODD_SIZE), dtype=np.int64)
-        self.values = np.empty(ODD, dtype=np.int64)
+        self._row_addresses = np.zeros(len(TABLES), dtype=np.int64)
+        self.odd = np.empty((MOST_ODD, ODD_SIZE), dtype=np.int64)
+        self._values = np.empty(ODD, dtype=np.int64)
         self.is_bad = False
         self.name_codes = _Translation()
         self.shape_codes = _Translation()
         self.thread_codes = _Translation()
 
-    def reserve(self, size: int) -> None:
+    def scan(self, base: int, size: int, keys: IntArray, categories: IntArray) -> tuple[int, IntArray]:
+        """Scan a text; returns how it ended and what there is in ``rows`` and ``odd``."""
+        self._reserve(size)
+        state = np.zeros(STATE_SIZE, dtype=np.int64)
+        state[FIRST_AT] = -1
+        state[THREADS] = self.thread_count
+        addresses = [
+            array.ctypes.data
+            for array in (keys, categories, self.names.block, self.shapes.block, self._threads, self._row_addresses)
+        ]
+        last = [array.ctypes.data for array in (self.odd, self._values, state)]
+        while (status := int(scan(base, size, *addresses, self.capacity, *last))) == FULL:
+            self.names.grow(size)
+            self.shapes.grow(size)
+        self.thread_count = int(state[THREADS])
+        return status, state
+
+    def _reserve(self, size: int) -> None:
         """Have room for the rows of so many bytes."""
         needed = size // _SMALLEST_ROW_BYTES + 1
-        if not self.rows or self.rows[0].shape[1] < needed:
+        if self.capacity < needed:
+            self.capacity = needed
             self.rows = tuple(np.empty((len(columns), needed), dtype=np.int64) for columns in TABLES)
+            self._row_addresses[:] = [table.ctypes.data for table in self.rows]
 
 
 class _Translation:
@@ -150,10 +193,8 @@ class _Scanned:
     state: IntArray
     tables: list[dict[str, npt.NDArray[Any]]]
     odd: IntArray
-    names: tuple[Any, ...]
-    shapes: tuple[Any, ...]
-    name_count: int
-    shape_count: int
+    names: StringView
+    shapes: StringView
 
 
 class ScannerParser:
@@ -167,23 +208,13 @@ class ScannerParser:
         self._tolerant = MsgspecParser(integrity)
         self.names: Codes = self._tolerant.names
         self.threads: Codes = self._tolerant.threads
-        categories: dict[str, int] = {}
-        for spelling, kind in ACTIVITY_KINDS.items():
-            categories[spelling] = ACTIVITY + int(kind)
-        for spelling, slice_kind in SLICE_KINDS.items():
-            categories[spelling] = SLICE + int(slice_kind)
-        categories |= dict.fromkeys(CALL_CATEGORIES, CALL)
-        categories |= dict.fromkeys(IGNORED_CATEGORIES - {"trace"}, IGNORED)
-        categories["cpu_instant_event"] = INSTANT
-        categories |= {spelling.capitalize(): meaning for spelling, meaning in categories.items()}
-        self._categories = StringTable(sorted(categories), 256, 1 << 13)
-        self._classes = np.array([categories[name] for name in sorted(categories)], dtype=np.int64)
-        keys = sorted({*TOP_LEVEL, *ARGUMENTS})
-        self._keys = (
-            StringTable(keys, 128, 1 << 12).arrays,
-            np.array([TOP_LEVEL.get(key, -1) for key in keys], dtype=np.int64),
-            np.array([ARGUMENTS.get(key, -1) for key in keys], dtype=np.int64),
+        self._keys = _key_table(
+            {
+                key: TOP_LEVEL.get(key, NOTHING) + INSIDE * ARGUMENTS.get(key, NOTHING)
+                for key in (*TOP_LEVEL, *ARGUMENTS)
+            }
         )
+        self._categories = _key_table(_meanings())
         self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
         for _ in range(_WORKERS):
             self._idle.put(_Worker())
@@ -228,22 +259,8 @@ class ScannerParser:
             self._idle.put(worker)
 
     def _scan_with(self, worker: _Worker, chunk: Chunk) -> _Scanned | None:
-        size = chunk.size - chunk.start
-        worker.reserve(size)
-        state = np.zeros(STATE_SIZE, dtype=np.int64)
-        state[FIRST_AT] = -1
-        state[THREADS] = worker.threads
         base = chunk.buffer.ctypes.data + chunk.start
-        while True:
-            status = scan(
-                base, size, self._keys, self._categories.arrays, self._classes, worker.names.arrays,
-                worker.shapes.arrays, worker.pairs, worker.slots, worker.rows, worker.odd, worker.values, state,
-            )  # fmt: skip
-            if status != FULL:
-                break
-            worker.names.grow(size)
-            worker.shapes.grow(size)
-        worker.threads = int(state[THREADS])
+        status, state = worker.scan(base, chunk.size - chunk.start, self._keys, self._categories)
         if status != DONE:
             return None
         tables = [
@@ -253,10 +270,8 @@ class ScannerParser:
             }
             for table, names in enumerate(TABLES)
         ]
-        return _Scanned(
-            worker, state, tables, worker.odd[: state[ODDS]].copy(), worker.names.arrays, worker.shapes.arrays,
-            len(worker.names), len(worker.shapes),
-        )  # fmt: skip
+        odd = worker.odd[: state[ODDS]].copy()
+        return _Scanned(worker, state, tables, odd, worker.names.view(), worker.shapes.view())
 
     def _columns(self, chunk: Chunk, scanned: _Scanned) -> Columns | None:
         """Put what was scanned and what the tolerant parser makes of the rest together, in file order."""
@@ -294,18 +309,13 @@ class ScannerParser:
         if worker.is_bad:
             return False
         try:
-            known = len(worker.name_codes)
-            worker.name_codes.extend(
-                [_unescaped(raw) for raw in _strings(scanned.names, known, scanned.name_count)], self.names
-            )
-            known = len(worker.shape_codes)
-            worker.shape_codes.extend(
-                ["".join(raw.decode().split()) for raw in _strings(scanned.shapes, known, scanned.shape_count)],
-                self.names,
-            )
+            names = [_unescaped(raw) for raw in scanned.names.since(len(worker.name_codes))]
+            shapes = ["".join(raw.decode().split()) for raw in scanned.shapes.since(len(worker.shape_codes))]
         except (ValueError, msgspec.MsgspecError):
             worker.is_bad = True  # starts afresh, so that only chunks that hold the bad text are refused
             return False
+        worker.name_codes.extend(names, self.names)
+        worker.shape_codes.extend(shapes, self.names)
         known, count = len(worker.thread_codes), int(scanned.state[THREADS])
         worker.thread_codes.extend([tuple(pair) for pair in worker.pairs[known:count].tolist()], self.threads)
         return True
@@ -314,9 +324,14 @@ class ScannerParser:
 _TYPES = [{column.name: column.metadata["dtype"] for column in fields(kind)} for kind in _KINDS]
 
 
-def _strings(arrays: tuple[Any, ...], first: int, end: int) -> list[bytes]:
-    offsets, sizes, arena = arrays[2][first:end].tolist(), arrays[3][first:end].tolist(), arrays[4]
-    return [arena[offset : offset + size].tobytes() for offset, size in zip(offsets, sizes, strict=True)]
+def _meanings() -> dict[str, int]:
+    """Return what each category means to the compiled loop, in the spellings it knows."""
+    meanings: dict[str, int] = {spelling: ACTIVITY + int(kind) for spelling, kind in ACTIVITY_KINDS.items()}
+    meanings |= {spelling: SLICE + int(kind) for spelling, kind in SLICE_KINDS.items()}
+    meanings |= dict.fromkeys(CALL_CATEGORIES, CALL)
+    meanings |= dict.fromkeys(IGNORED_CATEGORIES - {"trace"}, IGNORED)
+    meanings["cpu_instant_event"] = INSTANT
+    return meanings | {spelling.capitalize(): meaning for spelling, meaning in meanings.items()}
 
 
 def _unescaped(raw: bytes) -> str:

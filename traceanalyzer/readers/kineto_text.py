@@ -10,6 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,10 +102,8 @@ class TraceText:
                 progress(chunk.done_bytes, self.stream.size_bytes)
             made: Columns | None = None
             if not carried and chunk.size > chunk.start:
-                try:
+                with suppress(ValueError):  # not whole events: looked at more closely below
                     made = columns()
-                except ValueError:
-                    pass  # not whole events: looked at more closely below
             if made is not None:
                 source.release(chunk)
                 yield made
