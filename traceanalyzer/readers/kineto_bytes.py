@@ -129,19 +129,19 @@ _marks = _mask(
 )
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def get(block, index):  # type: ignore[no-untyped-def]
     """Return a number of the int64 array at an address."""
     return _number_at(block + 8 * index)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def put(block, index, value):  # type: ignore[no-untyped-def]
     """Set a number of the int64 array at an address."""
     _put_word(block + 8 * index, u64(value))
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def skip_space(p):  # type: ignore[no-untyped-def]
     """Return the address of the first byte that is not white space."""
     if byte_at(p) > _SPACE:
@@ -173,7 +173,7 @@ def _string_end_slow(p):  # type: ignore[no-untyped-def]
         p += 2
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def string_end(p):  # type: ignore[no-untyped-def]
     """Return the address of the closing quote; ``p`` is behind the opening one."""
     mask = _string_stops(p)
@@ -183,7 +183,7 @@ def string_end(p):  # type: ignore[no-untyped-def]
     return _string_end_slow(p)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def plain_string_end(p):  # type: ignore[no-untyped-def]
     """Return the address of the closing quote of a string without escapes of at most 63 bytes."""
     mask = _string_stops(p)
@@ -191,14 +191,14 @@ def plain_string_end(p):  # type: ignore[no-untyped-def]
     return end if mask != _NONE and byte_at(end) == QUOTE else 0
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def _digits_end(p):  # type: ignore[no-untyped-def]
     while ZERO <= byte_at(p) <= 57:
         p += 1
     return p
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def number_end(p):  # type: ignore[no-untyped-def]
     """Return the address behind a number."""
     if byte_at(p) == MINUS:
@@ -225,7 +225,7 @@ def number_end(p):  # type: ignore[no-untyped-def]
     return p
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def plain_integer(p):  # type: ignore[no-untyped-def]
     """Read an integer of at most 18 digits; returns it and the address behind it."""
     is_negative = byte_at(p) == MINUS
@@ -246,7 +246,7 @@ def plain_integer(p):  # type: ignore[no-untyped-def]
     return (-value if is_negative else value), p
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def plain_nanoseconds(p):  # type: ignore[no-untyped-def]
     """Read microseconds (at most 15 digits, any decimals) as nanoseconds, rounded half up.
 
@@ -287,7 +287,7 @@ def plain_nanoseconds(p):  # type: ignore[no-untyped-def]
     return value, p
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def _member_value(p):  # type: ignore[no-untyped-def]
     """Return the address of a member's value; ``p`` is at its key."""
     if byte_at(p) != QUOTE:
@@ -387,7 +387,7 @@ def outline_end(p, end):  # type: ignore[no-untyped-def]
     return 0
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def _hash(p, size):  # type: ignore[no-untyped-def]
     h = u64(0x9E3779B97F4A7C15) ^ u64(size)
     while size >= 8:
@@ -402,7 +402,7 @@ def _hash(p, size):  # type: ignore[no-untyped-def]
     return h ^ (h >> u64(29))
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def _is_same(a, b, size):  # type: ignore[no-untyped-def]
     while size >= 8:
         if word_at(a) != word_at(b):
@@ -470,7 +470,7 @@ LONGEST_KEY = 24  # bytes; three words
 KEY_SLOTS = 256
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def _key_words(p, size):  # type: ignore[no-untyped-def]
     first, second, third = word_at(p), _NONE, _NONE
     if size < 8:
@@ -486,13 +486,13 @@ def _key_words(p, size):  # type: ignore[no-untyped-def]
     return first, second, third
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def _key_slot(first, second, third):  # type: ignore[no-untyped-def]
     mixed = (first ^ (second * u64(0x9E3779B97F4A7C15)) ^ (third << _ONE)) * u64(0xFF51AFD7ED558CCD)
     return np.int64(mixed >> u64(56))
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def find_key(p, size, table):  # type: ignore[no-untyped-def]
     """Return the code of a short string known beforehand, or -1.
 

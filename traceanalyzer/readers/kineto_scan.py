@@ -136,7 +136,7 @@ def _thread(pid, tid, threads, state):  # type: ignore[no-untyped-def]
     return code
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def _small(value):  # type: ignore[no-untyped-def]
     return value if -_LARGEST_32 <= value <= _LARGEST_32 else np.int64(_ABSENT)
 
@@ -199,7 +199,7 @@ def scan(base, length, keys, categories, names, shapes, threads, rows, capacity,
         p += 1
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def _members(p, keys, categories, names, shapes, values):  # type: ignore[no-untyped-def]
     """Read the members of one event into ``values``.
 
@@ -300,7 +300,7 @@ def _members(p, keys, categories, names, shapes, values):  # type: ignore[no-unt
         p = skip_space(p + 1)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def _forget(values, first):  # type: ignore[no-untyped-def]
     for i in range(first, ODD):
         put(values, i, _ABSENT)
@@ -308,7 +308,7 @@ def _forget(values, first):  # type: ignore[no-untyped-def]
     put(values, DEVICE_TYPE, 0)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def _take(seen, values, threads, rows, capacity, state):  # type: ignore[no-untyped-def]
     """Make the row of one event, where it is of a usual kind; says whether it was."""
     phase = get(values, PHASE)

@@ -59,6 +59,7 @@ from traceanalyzer.readers.kineto_scan import (
 )
 
 _WORKERS = 2
+_TABLE_NAMES = ("activities", "calls", "slices", "memory")
 _KINDS: tuple[Any, ...] = (Activities, Calls, Slices, MemoryEvents)
 _SMALLEST_ROW_BYTES = 48  # no usual event is shorter
 
@@ -289,9 +290,8 @@ class ScannerParser:
         parts[2]["shapes"] = worker.shape_codes.codes[parts[2]["shapes"]]
         for table in (1, 2, 3):
             parts[table]["thread"] = worker.thread_codes.codes[parts[table]["thread"]]
-        result.activities, result.calls, result.slices, result.memory = (
-            kind.build(**columns) for kind, columns in zip(_KINDS, parts, strict=True)
-        )
+        for field_name, kind, columns in zip(_TABLE_NAMES, _KINDS, parts, strict=True):
+            setattr(result, field_name, _table(kind, columns))
         text = chunk.buffer[chunk.start : chunk.size].data
         if len(odd):
             pieces = [text[start:end] for start, end in odd[:, [ODD_START, ODD_END]].tolist()]
@@ -334,6 +334,17 @@ def _meanings() -> dict[str, int]:
     return meanings | {spelling.capitalize(): meaning for spelling, meaning in meanings.items()}
 
 
+def _table(kind: Any, columns: dict[str, npt.NDArray[Any]]) -> Any:
+    """Make a table whose other columns hold one value each, which takes no memory until chunks are joined."""
+    rows = len(next(iter(columns.values())))
+    fill = {
+        column.name: np.broadcast_to(column.metadata["dtype"].type(column.metadata["default"]), (rows,))
+        for column in fields(kind)
+        if column.name not in columns
+    }
+    return kind(**columns, **fill)
+
+
 def _unescaped(raw: bytes) -> str:
     if b"\\" not in raw:
         return raw.decode()
@@ -343,7 +354,7 @@ def _unescaped(raw: bytes) -> str:
 def _insert(result: Columns, others: Any, odd: IntArray, state: IntArray) -> None:
     """Add the rows of the odd events between those of the others, and what else they say."""
     columns, places, first_at, last_at = others
-    for table, name in enumerate(("activities", "calls", "slices", "memory")):
+    for table, name in enumerate(_TABLE_NAMES):
         more = getattr(columns, name)
         if not len(more):
             continue
