@@ -60,14 +60,27 @@ def word_at(_: Any, address: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _number_at(_: Any, address: Any) -> Any:
-    """Read a signed 64-bit number."""
+def get(_: Any, block: Any, index: Any) -> Any:
+    """Return a number of the int64 array at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         del context, signature
-        return _load(builder, args[0], _WORD)
+        return _load(builder, builder.add(args[0], builder.shl(args[1], _WORD(3))), _WORD)
 
-    return types.int64(types.int64), generate
+    return types.int64(types.int64, types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def put(_: Any, block: Any, index: Any, value: Any) -> Any:
+    """Set a number of the int64 array at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        del signature
+        address = builder.add(args[0], builder.shl(args[1], _WORD(3)))
+        builder.store(args[2], builder.inttoptr(address, _WORD.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -127,18 +140,6 @@ _marks = _mask(
         b.or_(c("==", OPEN_OBJECT), c("==", CLOSE_OBJECT)),
     )
 )
-
-
-@njit(nogil=True, cache=True, forceinline=True)
-def get(block, index):  # type: ignore[no-untyped-def]
-    """Return a number of the int64 array at an address."""
-    return _number_at(block + 8 * index)
-
-
-@njit(nogil=True, cache=True, forceinline=True)
-def put(block, index, value):  # type: ignore[no-untyped-def]
-    """Set a number of the int64 array at an address."""
-    _put_word(block + 8 * index, u64(value))
 
 
 @njit(nogil=True, cache=True, forceinline=True)
