@@ -27,6 +27,7 @@ from traceanalyzer.measures.positions import StepPositions, measure_positions
 from traceanalyzer.measures.step_variation import StepSeries, measure_step_series
 from traceanalyzer.measures.steps import Steps, find_steps
 from traceanalyzer.measures.synchronisations import Synchronisations, measure_synchronisations
+from traceanalyzer.measures.worker_stages import WorkerStages, measure_worker_stages
 from traceanalyzer.model.schema import IntArray
 from traceanalyzer.model.trace import Device, Trace
 from traceanalyzer.results.memory import MemoryReport
@@ -58,11 +59,18 @@ class Measures:
         self._trace = trace
         self.options = options or Options()
         self.recorder = recorder or {}
+        # the other ranks of the run, where they were read together; what one rank waits for is seen only beside them
+        self.peers: tuple[Measures, ...] = ()
 
     @property
     def trace(self) -> Trace:
         """The recording itself, for stages that may see it (rules may not)."""
         return self._trace
+
+    @property
+    def origin_ns(self) -> int:
+        """Moment the recording's times count from, ns; comparable between ranks whose clocks agree."""
+        return self._trace.origin_ns
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -73,6 +81,11 @@ class Measures:
     def rank(self) -> int:
         """Distributed rank; 0 when the recording does not say."""
         return self._trace.rank or 0
+
+    @property
+    def world_size(self) -> int | None:
+        """Number of ranks of the run, where the recording says so."""
+        return self._trace.world_size
 
     def name(self, code: int) -> str:
         """Text of a name code; empty for -1."""
@@ -152,6 +165,11 @@ class Measures:
     def input(self) -> InputSupply:
         """The data loader as the training loop sees it."""
         return measure_input_supply(self._trace, self.steps)
+
+    @cached_property
+    def worker_stages(self) -> WorkerStages | None:
+        """What the loader's workers spend a batch on; None where the recorder did not time them."""
+        return measure_worker_stages(self.recorder)
 
     @cached_property
     def operators(self) -> Operators:
