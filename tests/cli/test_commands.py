@@ -17,7 +17,7 @@ from tests.shared_data import ROOT
 from traceanalyzer import cli
 from traceanalyzer.results.analysis import Analysis
 
-GOOD = ROOT / "sample_traces" / "good.pt.trace.json.gz"
+GOOD = ROOT / "sample_traces" / "labelled" / "good" / "rank0.pt.trace.json.gz"
 HEAVY = ("numpy", "numba", "pandas", "pyarrow", "matplotlib", "scipy", "torch", "msgspec", "jinja2")
 
 
