@@ -20,7 +20,8 @@ from traceanalyzer.measures.input_supply import InputSupply, measure_input_suppl
 from traceanalyzer.measures.kernels import Kernels, measure_kernels
 from traceanalyzer.measures.launches import Launches, measure_launches
 from traceanalyzer.measures.locations import Locations
-from traceanalyzer.measures.memory_snapshot import allocated_at_step_start, measure_memory
+from traceanalyzer.measures.memory_phases import peak_by_phase
+from traceanalyzer.measures.memory_snapshot import allocated_at_step_start, curve_of, measure_memory
 from traceanalyzer.measures.observer_effect import ObserverEffect, measure_observer_effect
 from traceanalyzer.measures.operators import Operators, measure_operators
 from traceanalyzer.measures.positions import StepPositions, measure_positions
@@ -140,6 +141,12 @@ class Measures:
     def memory(self) -> MemoryReport | None:
         """State and history of the caching allocator; None without a memory snapshot."""
         return measure_memory(self._trace, self.steps, self.recorder)
+
+    @cached_property
+    def memory_by_phase(self) -> dict[str, int]:
+        """Most bytes allocated in each phase, by allocator events or a snapshot on the same clock; empty without."""
+        own = self.allocator.curve if not self.allocator.curve_is_driver else None
+        return peak_by_phase(own or curve_of(self.memory), self.host, self.steps)
 
     @cached_property
     def memory_at_step_start(self) -> IntArray:
