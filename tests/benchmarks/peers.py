@@ -45,7 +45,7 @@ NAMED = {
     "TA801": r"validat",
     "TA802": r"checkpoint|\bsav(e|ing)\b",
     "TA803": r"\blog(ging)?\b",
-    "TA201": r"launch|small.kernel|kernel.size|tiny kernel|cuda graph|overhead",
+    "TA201": r"launch|small.?batch|small.kernel|kernel.size|tiny kernel|cuda graph|overhead",
 }
 
 
@@ -233,7 +233,9 @@ def recordings() -> list[tuple[str, Path, Label]]:
     """Every labelled recording that is at hand as one compressed file."""
     made = [(name, LABELLED / name, label) for name, label in labels(LABELLED / "labels.json").items()]
     given = [(name, SHARED / name, label) for name, label in labels(GIVEN).items() if name.endswith(".gz")]
-    return made + [(name.split("/")[-1].split(".")[0], path, label) for name, path, label in given if path.exists()]
+    return made + [
+        ("given: " + name.split("/")[-1].split(".")[0], path, label) for name, path, label in given if path.exists()
+    ]
 
 
 def table(scratch: Path, rows: Sequence[tuple[str, Path, Label]]) -> list[str]:
@@ -292,7 +294,8 @@ def main() -> int:
             "Made by `python -m tests.benchmarks.peers`. Each tool runs on the same labelled recordings, as its users",
             "would run it. A cell says whether any of its findings mentions the true cause (first, later or not at",
             "all), how many findings it gave, and the first two in its own words. traceinsight divides idle time into",
-            "three classes and names no causes; on healthy recordings that is no false alarm.",
+            "three classes and names no causes; on healthy recordings that is no false alarm. For a launch-bound recording",
+            "mentioning launches, small kernels or a small batch is enough.",
             "",
             *lines,
             "",
