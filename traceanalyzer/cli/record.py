@@ -30,7 +30,7 @@ def _signature(kind: type[RunOptions], *extra: inspect.Parameter) -> inspect.Sig
         elif entry.default is None:
             value = value | None
         default = list(entry.default) if isinstance(entry.default, tuple) else entry.default
-        names = (flag(entry.name),) if not isinstance(entry.default, bool) else (_switch(entry.name, entry.default),)
+        names = (flag(entry.name),) if about["kind"] is not bool else (_switch(entry.name, entry.default),)
         parameters.append(
             inspect.Parameter(
                 entry.name,
@@ -42,8 +42,8 @@ def _signature(kind: type[RunOptions], *extra: inspect.Parameter) -> inspect.Sig
     return inspect.Signature([*extra, *parameters])
 
 
-def _switch(name: str, default: bool) -> str:
-    return f"{flag(name)}/--no-{name.replace('_', '-')}" if default else flag(name)
+def _switch(name: str, default: object) -> str:
+    return flag(name) if default is False else f"{flag(name)}/--no-{name.replace('_', '-')}"
 
 
 def _offer(
