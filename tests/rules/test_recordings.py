@@ -69,6 +69,14 @@ def test_without_loader_ranges_the_wait_between_step_ranges_is_found(name: str) 
     assert 130e6 < findings_of(name)[0].saving_per_step_ns.likely < 193e6  # type: ignore[operator]
 
 
+def test_matrix_work_is_split_by_precision_and_tensor_cores() -> None:
+    found = {f.code: f for f in findings_of(h200("good"))}["TA601"]
+    # by the kernels' names: 29.2 % of kernel time is matrix work and 27.1 % runs on tensor cores
+    assert found.observed["matrix_share_of_kernel_time"] == pytest.approx(0.292, abs=0.002)
+    assert found.observed["tensor_core_share_of_matrix_time"] == pytest.approx(0.271 / 0.292, abs=0.01)
+    assert found.observed["matrix_fp16_share"] > 0.9  # type: ignore[operator]
+
+
 def test_an_emptied_cache_is_found_and_its_calls_are_not_called_churn() -> None:
     assert firing(h200("empty")) == ["TA402"]
     finding = findings_of(h200("empty"))[0]
