@@ -43,8 +43,8 @@ from traceanalyzer.results.memory import DeviceMemory, Retry
 from traceanalyzer.results.vocabulary import FindingKind, Severity
 from traceanalyzer.rules.base import Meta, floor_ns
 from traceanalyzer.rules.evidence import MOST
-from traceanalyzer.rules.memory import HISTORY, device_bytes, device_memory, fails, moment
-from traceanalyzer.rules.outcome import Case, decide, not_applicable, passed
+from traceanalyzer.rules.memory import HISTORY, device_bytes, device_memory, moment
+from traceanalyzer.rules.outcome import Case, decide, fails, not_applicable, passed
 from traceanalyzer.units import format_bytes, format_share
 
 META = Meta(
