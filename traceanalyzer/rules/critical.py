@@ -24,6 +24,11 @@ def issued_in(measures: Measures, activity: IntArray, phases: Collection[Phase])
     Returns:
         One flag per activity; False where the launch is not known.
     """
+    wanted = [PHASE_CODE[p] for p in phases]
+    present = np.zeros(len(PHASE_CODE), dtype=np.bool_)
+    present[measures.host.phase] = True
+    if not np.any(present[wanted]):
+        return np.zeros(len(activity), dtype=np.bool_)
     launches = measures.launches
     launch = np.full(measures.facts.activity_count, -1, dtype=np.int64)
     launch[launches.activity] = np.arange(len(launches.activity))
@@ -31,7 +36,7 @@ def issued_in(measures: Measures, activity: IntArray, phases: Collection[Phase])
     known = np.flatnonzero(row >= 0)
     phase = measures.host.phase_at(launches.thread[row[known]], launches.call_start_ns[row[known]])
     found = np.zeros(len(activity), dtype=np.bool_)
-    found[known] = np.isin(phase, [PHASE_CODE[p] for p in phases])
+    found[known] = np.isin(phase, wanted)
     return found
 
 

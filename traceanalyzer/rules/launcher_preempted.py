@@ -35,7 +35,7 @@ from traceanalyzer.measures import Measures
 from traceanalyzer.measures.facts import BoolArray, IntArray
 from traceanalyzer.replay.bounds import HOST_CAUSES, JudgedSteps, bound, judged_idle, judged_steps
 from traceanalyzer.results.finding import Finding, Scalar
-from traceanalyzer.results.vocabulary import CAUSE_CODE, Cause, FindingKind
+from traceanalyzer.results.vocabulary import Cause, FindingKind
 from traceanalyzer.rules.base import Meta
 from traceanalyzer.rules.evidence import idle_evidence
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable
@@ -52,7 +52,7 @@ META = Meta(
 )
 
 # waiting for the device or for data is a sleep, whatever the scheduler says
-_RUNNING = [CAUSE_CODE[c] for c in (*HOST_CAUSES, Cause.PREEMPTED, Cause.UNKNOWN) if c is not Cause.SYNC_WAIT]
+_RUNNING = tuple(c for c in (*HOST_CAUSES, Cause.PREEMPTED, Cause.UNKNOWN) if c is not Cause.SYNC_WAIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
 def _off_core(measures: Measures, judged: JudgedSteps) -> IntArray:
     """Part of each idle piece in which the thread that decided it was scheduled out, ns."""
     idle = measures.idle
-    mine = judged_idle(measures, judged) & np.isin(idle.cause, _RUNNING) & (idle.thread >= 0)
+    mine = judged_idle(measures, judged) & idle.has_cause(_RUNNING) & (idle.thread >= 0)
     start, end, thread = measures.facts.scheduled_out()
     covered = np.zeros(len(mine), dtype=np.int64)
     for one in np.unique(idle.thread[mine]).tolist():
