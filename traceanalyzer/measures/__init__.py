@@ -20,6 +20,7 @@ from traceanalyzer.measures.input_supply import InputSupply, measure_input_suppl
 from traceanalyzer.measures.kernels import Kernels, measure_kernels
 from traceanalyzer.measures.launches import Launches, measure_launches
 from traceanalyzer.measures.locations import Locations
+from traceanalyzer.measures.matrix_limits import MatrixLimits, measure_matrix_limits
 from traceanalyzer.measures.memory_phases import peak_by_phase
 from traceanalyzer.measures.memory_snapshot import allocated_at_step_start, curve_of, measure_memory
 from traceanalyzer.measures.observer_effect import ObserverEffect, measure_observer_effect
@@ -162,6 +163,11 @@ class Measures:
     def kernels(self) -> Kernels:
         """Kernel sums by name and family."""
         return measure_kernels(self._trace, self.steps)
+
+    @cached_property
+    def matrix_limits(self) -> MatrixLimits | None:
+        """How near matrix work comes to the device's limits; None without shapes or a known device."""
+        return measure_matrix_limits(self._trace, self.kernels, self.nesting)
 
     @cached_property
     def communication(self) -> Communication:

@@ -156,4 +156,16 @@ def _arithmetic(measures: Measures, mine: BoolArray) -> tuple[str, dict[str, Sca
         f" Matrix work is {format_share(matrix_ns, all_ns)} of kernel time, {format_share(on_cores, matrix_ns)} of it "
         f"on tensor cores ({named})."
     )
+    limits = measures.matrix_limits
+    if limits is not None and limits.kernel_ns:
+        observed |= {
+            "matrix_time_judged_ns": limits.kernel_ns,
+            "matrix_time_at_limit_share": round(limits.limit_ns / limits.kernel_ns, 4),
+            "matrix_memory_bound_share": round(limits.memory_bound_ns / limits.kernel_ns, 4),
+        }
+        text += (
+            f" By their shapes, {limits.operators} products and convolutions that took {format_ns(limits.kernel_ns)} "
+            f"need at least {format_ns(limits.limit_ns)} on this device "
+            f"({format_share(limits.memory_bound_ns, limits.kernel_ns)} of that time is bound by memory)."
+        )
     return text, observed
