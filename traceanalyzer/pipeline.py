@@ -81,11 +81,12 @@ def analyze(
     _refuse_repeated(recordings)
     ranks: list[RankReport] = []
     findings: list[Finding] = []
-    measured: list[Measures] = []
     numbered = _ranks(opened)
     _note_clocks([trace for trace, _ in numbered])
-    for trace, recorder in numbered:
-        measures = Measures(trace, Options(step_marker=step_marker, steps=steps), recorder)
+    options = Options(step_marker=step_marker, steps=steps)
+    measured = [Measures(trace, options, recorder) for trace, recorder in numbered]
+    for measures in measured:
+        measures.peers = tuple(other for other in measured if other is not measures)
         with clock("measure"):
             _ = measures.idle  # what every rule starts from, so that its time is not blamed on the first rule
         with clock("check"):
@@ -93,7 +94,6 @@ def analyze(
         with clock("summarise"):
             ranks.append(summarise_rank(measures, _timeline(measures, found)))
         findings += found
-        measured.append(measures)
     analysis = Analysis(
         tool=Tool(version=__version__),
         inputs=[_input(source) for each in opened for source in (each.recording.source, *each.beside)],

@@ -25,7 +25,9 @@ SECONDS = 25
 
 
 def test_inputs_damaged_by_chance_are_answered() -> None:
-    fuzz.answer(next(iter(Path(__file__).parents[2].glob("sample_traces/good*"))))  # compiles outside the time limits
+    fuzz.answer(
+        next(iter(Path(__file__).parents[2].glob("sample_traces/labelled/good/*.gz")))
+    )  # compiles outside the time limits
     answers, failed = fuzz.run(1, 400, None, SECONDS)
     assert not failed, f"make one again with: python -m tests.tools.fuzz --inputs 1 --seed {failed[0]}"
     assert min(answers["complete"], answers["partial"], answers["refused"]) > 0
