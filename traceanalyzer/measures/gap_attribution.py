@@ -95,7 +95,11 @@ class IdleLedger:
 
     def has_cause(self, causes: Iterable[Cause]) -> BoolArray:
         """Say which pieces have one of some causes."""
-        return _table([CAUSE_CODE[c] for c in causes])[self.cause]
+        # comparing bytes is several times faster than looking each of them up in a table
+        found = np.zeros(len(self.cause), dtype=np.bool_)
+        for cause in causes:
+            found |= self.cause == CAUSE_CODE[cause]
+        return found
 
     def per_window(self, mask: BoolArray, windows: int) -> IntArray:
         """Sum the selected pieces by step window.
