@@ -17,6 +17,7 @@ from traceanalyzer.measures.provenance import configuration_of, recorded_with
 from traceanalyzer.measures.summary import summarise_rank
 from traceanalyzer.measures.timeline import build_timeline
 from traceanalyzer.model.trace import Recording, Source, Trace
+from traceanalyzer.readers.column_cache import FOLDER_VARIABLE, ColumnCache, default_folder
 from traceanalyzer.readers.inputs import InputProgress, OpenedInput, open_inputs
 from traceanalyzer.results.analysis import Analysis, Input, RankReport, Tool
 from traceanalyzer.results.document import read_document
@@ -40,6 +41,7 @@ def analyze(
     select: Sequence[str] = (),
     ignore: Sequence[str] = (),
     profiler: str | None = None,
+    cache: bool | PathArgument = False,
     progress: InputProgress | None = None,
     timings: MutableMapping[str, float] | None = None,
 ) -> Analysis:
@@ -54,6 +56,8 @@ def analyze(
         select: Check only these rules (code, slug or a prefix of the code).
         ignore: Leave these rules out.
         profiler: Which pass of a run folder to analyse, ``torch`` or ``nsys``; by default the first.
+        cache: Keep recordings as columns, so that a second command on one does not parse it again: the folder, or
+            True for the one ``TRACEANALYZER_CACHE`` names or the user's cache.
         progress: Told how far reading is.
         timings: Filled with the seconds each stage took.
 
@@ -72,16 +76,17 @@ def analyze(
             raise UsageError(f"{paths[0]}: an analysis cannot be analysed again with other options; name the recording")
         return document
     with clock("read"):
-        opened = open_inputs([str(name) for name in paths], progress, profiler)
+        opened = open_inputs([str(name) for name in paths], progress, profiler, _cache(cache))
     recordings = [each.recording for each in opened]
     _refuse_repeated(recordings)
     ranks: list[RankReport] = []
     findings: list[Finding] = []
-    measured: list[Measures] = []
     numbered = _ranks(opened)
     _note_clocks([trace for trace, _ in numbered])
-    for trace, recorder in numbered:
-        measures = Measures(trace, Options(step_marker=step_marker, steps=steps), recorder)
+    options = Options(step_marker=step_marker, steps=steps)
+    measured = [Measures(trace, options, recorder) for trace, recorder in numbered]
+    for measures in measured:
+        measures.peers = tuple(other for other in measured if other is not measures)
         with clock("measure"):
             _ = measures.idle  # what every rule starts from, so that its time is not blamed on the first rule
         with clock("check"):
@@ -89,7 +94,6 @@ def analyze(
         with clock("summarise"):
             ranks.append(summarise_rank(measures, _timeline(measures, found)))
         findings += found
-        measured.append(measures)
     analysis = Analysis(
         tool=Tool(version=__version__),
         inputs=[_input(source) for each in opened for source in (each.recording.source, *each.beside)],
@@ -100,6 +104,13 @@ def analyze(
         findings=order(findings),
     )
     return analysis.with_recording(MeasuredFrames(tuple(measured)))
+
+
+def _cache(wanted: bool | PathArgument) -> ColumnCache | None:
+    folder = default_folder() if wanted is True else Path(wanted) if wanted else None
+    if folder is None and wanted:
+        raise UsageError(f"there is no folder for a cache; name one in {FOLDER_VARIABLE}")
+    return ColumnCache(folder, __version__) if folder is not None else None
 
 
 class _Stages:

@@ -61,7 +61,7 @@ def loader_wait(measures: Measures, judged: JudgedSteps) -> LoaderWait:
         main, workers = waiting & (kind == MAIN_PROCESS), waiting & (kind == WORKERS)
         return _place(measures, main, workers, unknown, is_between_steps=False)
     if measures.steps.source in (StepSource.NVTX, StepSource.NAMED):
-        between = base & (idle.boundary == 1) & np.isin(idle.cause, [CAUSE_CODE[c] for c in _BETWEEN_STEPS])
+        between = base & (idle.boundary == 1) & idle.has_cause(_BETWEEN_STEPS)
         return _place(measures, nobody, nobody, between, is_between_steps=True)
     return LoaderWait(nobody, nobody, is_between_steps=False, is_guessed=False)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from traceanalyzer.measures import Measures
 from traceanalyzer.measures.facts import BoolArray, CopyDirection, IntArray
+from traceanalyzer.measures.gap_attribution import narrow
 from traceanalyzer.replay.bounds import JudgedSteps, judged_idle, won_by_running_ahead
 from traceanalyzer.results.finding import Evidence
 from traceanalyzer.results.vocabulary import CAUSE_CODE, Cause
@@ -136,8 +137,7 @@ def waiting_idle_ns(measures: Measures, judged: JudgedSteps, waits: Waits) -> in
     """Idle inside the waits themselves: what is certain to be won."""
     idle = measures.idle
     mask = judged_idle(measures, judged) & (idle.cause == CAUSE_CODE[Cause.SYNC_WAIT])
-    mask &= np.isin(idle.call_row, waits.call)
-    return int(idle.duration_ns[mask].sum())
+    return int(idle.duration_ns[narrow(mask, idle.call_row, waits.call)].sum())
 
 
 def callers(measures: Measures, waits: Waits) -> list[Caller]:
