@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar, cast
 
 from traceanalyzer.measures.allocator import Allocator, measure_allocator
 from traceanalyzer.measures.communication import Communication, measure_communication
@@ -33,6 +35,8 @@ from traceanalyzer.measures.worker_stages import WorkerStages, measure_worker_st
 from traceanalyzer.model.schema import IntArray
 from traceanalyzer.model.trace import Device, Trace
 from traceanalyzer.results.memory import MemoryReport
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,13 @@ class Measures:
         self.recorder = recorder or {}
         # the other ranks of the run, where they were read together; what one rank waits for is seen only beside them
         self.peers: tuple[Measures, ...] = ()
+        self._remembered: dict[Hashable, object] = {}
+
+    def remember(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what was made under a key before, or make it: for what several rules derive alike."""
+        if key not in self._remembered:
+            self._remembered[key] = make()
+        return cast(T, self._remembered[key])
 
     @property
     def trace(self) -> Trace:

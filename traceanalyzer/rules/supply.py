@@ -48,6 +48,11 @@ def loader_wait(measures: Measures, judged: JudgedSteps) -> LoaderWait:
         measures: One rank.
         judged: The windows.
     """
+    key = ("loader_wait", judged.device_id, judged.is_judged.tobytes())
+    return measures.remember(key, lambda: _loader_wait(measures, judged))
+
+
+def _loader_wait(measures: Measures, judged: JudgedSteps) -> LoaderWait:
     idle, supply = measures.idle, measures.input
     base = judged_idle(measures, judged)
     nobody = np.zeros(len(base), dtype=np.bool_)
