@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar, cast
+from typing import Any, TypeVar
 
 from traceanalyzer.measures.allocator import Allocator, measure_allocator
 from traceanalyzer.measures.communication import Communication, measure_communication
@@ -36,7 +36,7 @@ from traceanalyzer.model.schema import IntArray
 from traceanalyzer.model.trace import Device, Trace
 from traceanalyzer.results.memory import MemoryReport
 
-T = TypeVar("T")
+_Kept = TypeVar("_Kept")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +65,7 @@ class Measures:
         self._trace = trace
         self.options = options or Options()
         self.recorder = recorder or {}
-        # the other ranks of the run, where they were read together; what one rank waits for is seen only beside them
-        self.peers: tuple[Measures, ...] = ()
-        self._remembered: dict[Hashable, object] = {}
-
-    def remember(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what was made under a key before, or make it: for what several rules derive alike."""
-        if key not in self._remembered:
-            self._remembered[key] = make()
-        return cast(T, self._remembered[key])
+        self._kept: dict[Hashable, Any] = {}
 
     @property
     def trace(self) -> Trace:
@@ -95,10 +87,17 @@ class Measures:
         """Distributed rank; 0 when the recording does not say."""
         return self._trace.rank or 0
 
-    @property
-    def world_size(self) -> int | None:
-        """Number of ranks of the run, where the recording says so."""
-        return self._trace.world_size
+    def kept(self, key: Hashable, compute: Callable[[], _Kept]) -> _Kept:
+        """Return what was computed under a key, computing it where nobody did: for what several rules derive alike.
+
+        Args:
+            key: Names the quantity and everything it depends on besides this rank.
+            compute: Makes it; the result is shared, so nobody may change it.
+        """
+        if key not in self._kept:
+            self._kept[key] = compute()
+        made: _Kept = self._kept[key]
+        return made
 
     def name(self, code: int) -> str:
         """Text of a name code; empty for -1."""
