@@ -65,7 +65,21 @@ class Measures:
         self._trace = trace
         self.options = options or Options()
         self.recorder = recorder or {}
+        # the other ranks of the run, where they were read together; what one rank waits for is seen only beside them
+        self.peers: tuple[Measures, ...] = ()
         self._kept: dict[Hashable, Any] = {}
+
+    def kept(self, key: Hashable, compute: Callable[[], _Kept]) -> _Kept:
+        """Return what was computed under a key, computing it where nobody did: for what several rules derive alike.
+
+        Args:
+            key: Names the quantity and everything it depends on besides this rank.
+            compute: Makes it; the result is shared, so nobody may change it.
+        """
+        if key not in self._kept:
+            self._kept[key] = compute()
+        made: _Kept = self._kept[key]
+        return made
 
     @property
     def trace(self) -> Trace:
@@ -87,17 +101,10 @@ class Measures:
         """Distributed rank; 0 when the recording does not say."""
         return self._trace.rank or 0
 
-    def kept(self, key: Hashable, compute: Callable[[], _Kept]) -> _Kept:
-        """Return what was computed under a key, computing it where nobody did: for what several rules derive alike.
-
-        Args:
-            key: Names the quantity and everything it depends on besides this rank.
-            compute: Makes it; the result is shared, so nobody may change it.
-        """
-        if key not in self._kept:
-            self._kept[key] = compute()
-        made: _Kept = self._kept[key]
-        return made
+    @property
+    def world_size(self) -> int | None:
+        """Number of ranks of the run, where the recording says so."""
+        return self._trace.world_size
 
     def name(self, code: int) -> str:
         """Text of a name code; empty for -1."""

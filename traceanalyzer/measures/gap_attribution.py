@@ -94,14 +94,6 @@ class IdleLedger:
             keep &= _table(step_classes)[self.step_class]
         return keep
 
-    def has_cause(self, causes: Iterable[Cause]) -> BoolArray:
-        """Say which pieces have one of some causes."""
-        # comparing bytes is several times faster than looking each of them up in a table
-        found = np.zeros(len(self.cause), dtype=np.bool_)
-        for cause in causes:
-            found |= self.cause == CAUSE_CODE[cause]
-        return found
-
     def per_window(self, mask: BoolArray, windows: int) -> IntArray:
         """Sum the selected pieces by step window.
 
@@ -113,20 +105,6 @@ class IdleLedger:
             int64 array of length ``windows``, ns.
         """
         return sum_per_window(self.window[mask], self.duration_ns[mask], windows)
-
-
-def narrow(mask: BoolArray, column: npt.NDArray[Any], values: npt.ArrayLike) -> BoolArray:
-    """Keep the selected rows whose column has one of some values; only those rows are looked up.
-
-    Args:
-        mask: Selection.
-        column: Column of the same table.
-        values: Values to keep.
-    """
-    rows = np.flatnonzero(mask)
-    kept = np.zeros(len(mask), dtype=np.bool_)
-    kept[rows[np.isin(column[rows], values)]] = True
-    return kept
 
 
 def _table(codes: Iterable[int]) -> BoolArray:

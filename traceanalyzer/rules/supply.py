@@ -49,8 +49,7 @@ def loader_wait(measures: Measures, judged: JudgedSteps) -> LoaderWait:
         measures: One rank.
         judged: The windows.
     """
-    key = ("loader_wait", judged.device_id, judged.is_judged.tobytes())
-    return measures.remember(key, lambda: _loader_wait(measures, judged))
+    return measures.kept(("loader wait", *judged.key), lambda: _loader_wait(measures, judged))
 
 
 def _loader_wait(measures: Measures, judged: JudgedSteps) -> LoaderWait:

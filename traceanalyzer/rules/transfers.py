@@ -9,7 +9,6 @@ import numpy as np
 from traceanalyzer.measures import Measures
 from traceanalyzer.measures.arithmetic import among
 from traceanalyzer.measures.facts import BoolArray, CallKind, CopyDirection, IntArray, MemoryKind
-from traceanalyzer.measures.gap_attribution import narrow
 from traceanalyzer.replay.bounds import JudgedSteps, judged_idle, won_by_running_ahead
 from traceanalyzer.results.finding import Evidence
 from traceanalyzer.results.vocabulary import Cause

@@ -10,7 +10,6 @@ import numpy as np
 from traceanalyzer.measures import Measures
 from traceanalyzer.measures.arithmetic import among
 from traceanalyzer.measures.facts import BoolArray, CopyDirection, IntArray
-from traceanalyzer.measures.gap_attribution import narrow
 from traceanalyzer.replay.bounds import JudgedSteps, judged_idle, won_by_running_ahead
 from traceanalyzer.results.finding import Evidence
 from traceanalyzer.results.vocabulary import CAUSE_CODE, Cause
@@ -78,8 +77,7 @@ def loop_waits(measures: Measures, judged: JudgedSteps) -> Waits:
     Waits that complete a host-to-device copy belong to the copy rules, those of anomaly detection and of an emptied
     cache to theirs, those of the gradient scaler and of the recording's end to nobody; they stay in place here.
     """
-    key = ("loop_waits", judged.device_id, judged.is_judged.tobytes())
-    return measures.remember(key, lambda: _loop_waits(measures, judged))
+    return measures.kept(("loop waits", *judged.key), lambda: _loop_waits(measures, judged))
 
 
 def _loop_waits(measures: Measures, judged: JudgedSteps) -> Waits:
