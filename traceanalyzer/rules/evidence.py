@@ -20,11 +20,11 @@ def longest(durations: npt.NDArray[np.int64], most: int = MOST) -> list[int]:
     """Positions of the longest entries, in their original (time) order."""
     if len(durations) <= most:
         return list(range(len(durations)))
-    # sorting a million pieces to keep two dozen would cost more than every other part of a rule
+    # the earlier of equal ones is kept; everything below the last place is left unsorted
     least = np.partition(durations, len(durations) - most)[len(durations) - most]
-    longer = np.flatnonzero(durations > least)
-    as_long = np.flatnonzero(durations == least)[: most - len(longer)]
-    return sorted([*longer.tolist(), *as_long.tolist()])
+    candidates = np.flatnonzero(durations >= least)
+    order = np.argsort(-durations[candidates], kind="stable")[:most]
+    return sorted(candidates[order].tolist())
 
 
 def idle_evidence(
