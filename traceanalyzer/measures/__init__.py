@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeVar
 
 from traceanalyzer.measures.allocator import Allocator, measure_allocator
 from traceanalyzer.measures.communication import Communication, measure_communication
@@ -30,6 +32,8 @@ from traceanalyzer.measures.synchronisations import Synchronisations, measure_sy
 from traceanalyzer.model.schema import IntArray
 from traceanalyzer.model.trace import Device, Trace
 from traceanalyzer.results.memory import MemoryReport
+
+_Kept = TypeVar("_Kept")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,7 @@ class Measures:
         self._trace = trace
         self.options = options or Options()
         self.recorder = recorder or {}
+        self._kept: dict[Hashable, Any] = {}
 
     @property
     def trace(self) -> Trace:
@@ -73,6 +78,18 @@ class Measures:
     def rank(self) -> int:
         """Distributed rank; 0 when the recording does not say."""
         return self._trace.rank or 0
+
+    def kept(self, key: Hashable, compute: Callable[[], _Kept]) -> _Kept:
+        """Return what was computed under a key, computing it where nobody did: for what several rules derive alike.
+
+        Args:
+            key: Names the quantity and everything it depends on besides this rank.
+            compute: Makes it; the result is shared, so nobody may change it.
+        """
+        if key not in self._kept:
+            self._kept[key] = compute()
+        made: _Kept = self._kept[key]
+        return made
 
     def name(self, code: int) -> str:
         """Text of a name code; empty for -1."""
