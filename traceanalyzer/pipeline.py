@@ -17,6 +17,7 @@ from traceanalyzer.measures.provenance import configuration_of, recorded_with
 from traceanalyzer.measures.summary import summarise_rank
 from traceanalyzer.measures.timeline import build_timeline
 from traceanalyzer.model.trace import Recording, Source, Trace
+from traceanalyzer.readers.heap import return_memory
 from traceanalyzer.readers.inputs import InputProgress, OpenedInput, open_inputs
 from traceanalyzer.results.analysis import Analysis, Input, RankReport, Tool
 from traceanalyzer.results.document import read_document
@@ -26,6 +27,7 @@ from traceanalyzer.results.vocabulary import Status
 from traceanalyzer.rules.run import check_all, order
 
 HIGHLIGHTS_PER_FINDING = 3
+LONG_RECORDING = 500_000  # calls and slices from which on freed memory is worth returning between stages
 # ranks of one run start within minutes of each other; a clock that counts from boot is decades from one of the epoch
 ONE_RUN_NS = 86_400 * 1_000_000_000
 
@@ -81,13 +83,19 @@ def analyze(
     numbered = _ranks(opened)
     _note_clocks([trace for trace, _ in numbered])
     for trace, recorder in numbered:
+        is_long = len(trace.calls) + len(trace.slices) > LONG_RECORDING
         measures = Measures(trace, Options(step_marker=step_marker, steps=steps), recorder)
         with clock("measure"):
             _ = measures.idle  # what every rule starts from, so that its time is not blamed on the first rule
         with clock("check"):
             found = check_all(measures, select, ignore)
         with clock("summarise"):
-            ranks.append(summarise_rank(measures, _timeline(measures, found)))
+            if is_long:
+                return_memory()
+            timeline = _timeline(measures, found)
+            if is_long:
+                return_memory()
+            ranks.append(summarise_rank(measures, timeline))
         findings += found
         measured.append(measures)
     analysis = Analysis(
