@@ -327,7 +327,9 @@ def executor_for(address: str | None) -> Iterator[Executor | None]:
     try:
         from distributed import Client
     except ImportError:
-        raise UsageError("--executor dask://… needs dask; install it with: pip install 'traceanalyzer[dask]'") from None
+        raise UsageError(
+            "--executor dask://… needs dask; install it with: pip install 'traceanalyzer[cluster]'"
+        ) from None
     try:
         client = Client(f"tcp://{place}", timeout="10s")
     except (OSError, ValueError) as error:
