@@ -6,8 +6,8 @@
 With ``--oracle`` every input is a Kineto file that both parsers read, and what fails is that they differ in a byte.
 
 Every input is made from its number, so that a failure can be made again: ``--seed N --inputs 1``. What fails (another
-error than the tool's own, a warning, a contradiction between numbers, ten seconds of processor time without an answer) is kept in the
-folder under its number, with the traceback beside it.
+error than the tool's own, a warning, a contradiction between numbers, ten seconds of processor time without an answer)
+is kept in the folder under its number, with the traceback beside it.
 """
 
 from __future__ import annotations
