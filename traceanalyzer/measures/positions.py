@@ -86,7 +86,7 @@ class _Matrix:
 
     def rows(self) -> list[list[int | None]]:
         """One list per position, None where a step has no value."""
-        made: list[list[int | None]] = self._values.T.tolist()
+        made: list[list[int | None]] = [list(row) for row in self._values.T.tolist()]
         for step, position in zip(*(axis.tolist() for axis in np.nonzero(~self._is_known)), strict=True):
             made[position][step] = None
         return made

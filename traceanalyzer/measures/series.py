@@ -54,8 +54,8 @@ def _gap_histogram(idle: IdleLedger) -> dict[str, Histogram]:
     }
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _bin_gaps(  # type: ignore[no-untyped-def]
+@njit(cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def _bin_gaps(  # type: ignore[no-untyped-def, unused-ignore]
     start_ns, end_ns, cause, gap, device, in_span, causes, edges
 ):  # fmt: skip
     """Count and sum, per cause and bin, the time a cause took of each gap; the last bin has no upper edge.

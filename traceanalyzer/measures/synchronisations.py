@@ -47,7 +47,7 @@ class Synchronisations:
     end_ns: IntArray
     is_device_wide: ByteArray
     operator: CodeArray
-    operator_row: IntArray
+    operator_row: CodeArray
     in_copy: ByteArray
     copy: IntArray
 

@@ -91,7 +91,10 @@ def _counter(identifier: str, title: str, time: IntArray, value: npt.NDArray[np.
 
 
 def _thin(time: IntArray, value: npt.NDArray[np.float64]) -> tuple[IntArray, npt.NDArray[np.float64]]:
-    """Reduce a long series, sorted by time, to the lowest and highest point of each of a few hundred bins."""
+    """Reduce a long series to the lowest and highest point of each of a few hundred bins, so that peaks survive.
+
+    Times are ascending.
+    """
     if len(time) <= 2 * COUNTER_POINTS:
         return time, value
     bins = np.minimum((time - time[0]) * COUNTER_POINTS // max(int(time[-1] - time[0]), 1), COUNTER_POINTS - 1)

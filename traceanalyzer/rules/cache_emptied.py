@@ -198,7 +198,9 @@ def emptied_idle(measures: Measures, judged: JudgedSteps, thresholds: Thresholds
     driver = idle.cause == CAUSE_CODE[Cause.ALLOCATOR]
     kinds = measures.facts.call_kinds(idle.call_row[driver])
     driver[driver] = among(kinds, (CallKind.DEVICE_FREE, CallKind.DEVICE_MALLOC))
-    return judged_idle(measures, judged) & (driver | among(idle.call_row, emptied_calls(measures, thresholds)))
+    driver |= among(idle.call_row, emptied_calls(measures, thresholds))
+    mask: BoolArray = judged_idle(measures, judged) & driver
+    return mask
 
 
 def _evidence(measures: Measures, judged: JudgedSteps, bursts: Bursts) -> tuple[list[Evidence], int, str | None]:
