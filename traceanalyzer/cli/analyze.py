@@ -69,6 +69,15 @@ def analyze(
     profiler: Annotated[
         Profiler | None, typer.Option(help="Which recording of a run folder to analyse, where it holds both.")
     ] = None,
+    nsys: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="The nsys program that exports a .nsys-rep report.")
+    ] = None,
+    executor: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHERE", help="Where ranks are analysed: processes (of this machine) or dask://HOST:PORT."
+        ),
+    ] = None,
     fail_on: Annotated[
         Severity | None, typer.Option(help="Exit with 1 when a finding is at least this severe.")
     ] = None,
@@ -91,12 +100,16 @@ def analyze(
 
     from traceanalyzer.cli.output import ReadProgress, show, write_reports
     from traceanalyzer.pipeline import analyze as run
+    from traceanalyzer.ranks import executor_for
     from traceanalyzer.results.answer import reaches
 
     timings: dict[str, float] = {}
-    with ReadProgress() as progress:
+    with ReadProgress() as progress, executor_for(executor) as pool:
         analysis = run(
             list(inputs),
+            nsys=nsys,
+            in_parallel=True,
+            executor=pool,
             step_marker=step_marker,
             steps=selection,
             select=_codes(select),

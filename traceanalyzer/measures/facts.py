@@ -116,7 +116,7 @@ class Facts:
         """Name of a runtime call; empty for -1."""
         return self._text(int(self._trace.calls.name[row])) if row >= 0 else ""
 
-    def call_kinds(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
+    def call_kinds(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int8]:
         """``CallKind`` of runtime calls, ``CallKind.OTHER`` for -1."""
         if not len(self._trace.calls):
             return np.zeros(len(rows), dtype=np.int8)

@@ -44,9 +44,9 @@ class HostTimeline:
     end_ns: IntArray
     cause: ByteArray
     phase: ByteArray
-    slice_row: IntArray
-    call_row: IntArray
-    os_row: IntArray
+    slice_row: CodeArray
+    call_row: CodeArray
+    os_row: CodeArray
     autograd: ByteArray
     traits: phases.TraitArray
 
@@ -115,9 +115,9 @@ def flatten_host(trace: Trace) -> HostTimeline:
         end_ns=np.ascontiguousarray(columns[:, _END]),
         cause=cause,
         phase=columns[:, _PHASE].astype(np.int8),
-        slice_row=np.ascontiguousarray(columns[:, _SLICE]),
-        call_row=np.ascontiguousarray(columns[:, _CALL]),
-        os_row=np.ascontiguousarray(columns[:, _OS]),
+        slice_row=columns[:, _SLICE].astype(np.int32),
+        call_row=columns[:, _CALL].astype(np.int32),
+        os_row=columns[:, _OS].astype(np.int32),
         autograd=autograd,
         traits=traits,
     )

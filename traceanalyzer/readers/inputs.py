@@ -87,6 +87,34 @@ def open_inputs(
     return opened
 
 
+def separate_recordings(names: Sequence[str]) -> list[str]:
+    """List recordings that can be read apart from each other, one or more of which a name stands for.
+
+    Returns:
+        The recordings; empty where an input belongs to others (a run folder, GPU samples, memory snapshots).
+    """
+    found: list[str] = []
+    for name in names:
+        path = Path(name)
+        files = [path]
+        if path.is_dir() and run_folder.sniff(path):
+            return []
+        if path.is_dir():
+            files = _recordings_in(path) or files
+        if any(
+            f.is_file() and (memory_snapshot.sniff(f, h := read_head(f)) or gpu_metrics_csv.sniff(f, h)) for f in files
+        ):
+            return []
+        found += [name] if files == [path] else [str(file) for file in files]
+    return found
+
+
+def rank_in_name(path: str) -> int | None:
+    """Rank that a file's name holds (``rank3``, ``rank_3``); None without one."""
+    rank = _RANK_IN_NAME.search(PurePosixPath(path).name)
+    return int(rank.group(1)) if rank else None
+
+
 def _read(name: str, progress: InputProgress | None, cache: ColumnCache | None = None) -> Recording:
     read = open_recording if cache is None else cache.open_recording
     if progress is None:

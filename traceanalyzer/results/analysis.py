@@ -13,6 +13,7 @@ import msgspec
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.results.finding import Finding
+from traceanalyzer.results.job import JobReport
 from traceanalyzer.results.memory import MemoryReport
 from traceanalyzer.results.timeline import Timeline
 from traceanalyzer.results.vocabulary import StepClass, StepSource
@@ -458,6 +459,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     plan: list[PlanStep]
     ranks: list[RankReport]
     findings: list[Finding]
+    job: JobReport | None = None
 
     def to_json(self) -> bytes:
         """Encode as UTF-8 JSON, one key order, no clock inside: equal input gives equal bytes."""
