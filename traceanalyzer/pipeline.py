@@ -10,12 +10,13 @@ from pathlib import Path
 
 from traceanalyzer import __version__
 from traceanalyzer.errors import UsageError
-from traceanalyzer.measures import Measures
+from traceanalyzer.measures import Measures, Options
 from traceanalyzer.measures.frames import MeasuredFrames
 from traceanalyzer.measures.job import ONE_RUN_NS, measure_job
 from traceanalyzer.measures.provenance import configuration_of, recorded_with
 from traceanalyzer.model.trace import Trace
-from traceanalyzer.ranks import RankOptions, RankPart, Stages, analyze_many, analyze_trace, describe_input
+from traceanalyzer.ranks import RankOptions, RankPart, Stages, analyze_many, describe_input, judge_rank
+from traceanalyzer.readers.column_cache import FOLDER_VARIABLE, ColumnCache, default_folder
 from traceanalyzer.readers.inputs import InputProgress, OpenedInput, open_inputs, rank_in_name, separate_recordings
 from traceanalyzer.readers.nsys_rep import nsys_program
 from traceanalyzer.results.analysis import Analysis, RankReport, Tool
@@ -40,6 +41,7 @@ def analyze(
     select: Sequence[str] = (),
     ignore: Sequence[str] = (),
     profiler: str | None = None,
+    cache: bool | PathArgument = False,
     nsys: PathArgument | None = None,
     in_parallel: bool = False,
     executor: Executor | None = None,
@@ -57,6 +59,8 @@ def analyze(
         select: Check only these rules (code, slug or a prefix of the code).
         ignore: Leave these rules out.
         profiler: Which pass of a run folder to analyse, ``torch`` or ``nsys``; by default the first.
+        cache: Keep recordings as columns, so that a second command on one does not parse it again: the folder, or
+            True for the one ``TRACEANALYZER_CACHE`` names or the user's cache.
         nsys: The ``nsys`` program that exports a ``.nsys-rep`` report; by default it is looked for.
         in_parallel: Analyse several recordings in processes of this machine, as many as it has processors and memory
             for. The tables behind such an Analysis (``gaps()``, ``kernels()``) stay in the workers.
@@ -84,19 +88,20 @@ def analyze(
         with clock("ranks"):
             return _side_by_side(many, options, executor, progress)
     with clock("read"), nsys_program(Path(nsys) if nsys is not None else None):
-        opened = open_inputs([str(name) for name in paths], progress, profiler)
+        opened = open_inputs([str(name) for name in paths], progress, profiler, _cache(cache))
     recordings = [each.recording for each in opened]
     _refuse_same([(recording.source.path, recording.source.fingerprint) for recording in recordings])
     ranks: list[RankReport] = []
     findings: list[Finding] = []
-    measured: list[Measures] = []
     numbered = _ranks(opened)
     _note_clocks([trace for trace, _ in numbered])
-    for trace, recorder in numbered:
-        report, found, measures = analyze_trace(trace, recorder, options, clock)
+    chosen = Options(step_marker=step_marker, steps=steps)
+    measured = [Measures(trace, chosen, recorder) for trace, recorder in numbered]
+    for measures in measured:
+        measures.peers = tuple(other for other in measured if other is not measures)
+        report, found = judge_rank(measures, options, clock)
         ranks.append(report)
         findings += found
-        measured.append(measures)
     analysis = Analysis(
         tool=Tool(version=__version__),
         inputs=[describe_input(source) for each in opened for source in (each.recording.source, *each.beside)],
@@ -108,6 +113,13 @@ def analyze(
         job=measure_job(ranks) if len(ranks) > 1 else None,
     )
     return analysis.with_recording(MeasuredFrames(tuple(measured)))
+
+
+def _cache(wanted: bool | PathArgument) -> ColumnCache | None:
+    folder = default_folder() if wanted is True else Path(wanted) if wanted else None
+    if folder is None and wanted:
+        raise UsageError(f"there is no folder for a cache; name one in {FOLDER_VARIABLE}")
+    return ColumnCache(folder, __version__) if folder is not None else None
 
 
 def _refuse_same(inputs: Sequence[tuple[str, str]]) -> None:

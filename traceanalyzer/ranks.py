@@ -23,7 +23,7 @@ from traceanalyzer.measures import Measures, Options
 from traceanalyzer.measures.provenance import configuration_of, recorded_with
 from traceanalyzer.measures.summary import summarise_rank
 from traceanalyzer.measures.timeline import build_timeline
-from traceanalyzer.model.trace import Source, Trace
+from traceanalyzer.model.trace import Source
 from traceanalyzer.readers.heap import return_memory
 from traceanalyzer.readers.inputs import open_inputs
 from traceanalyzer.results.analysis import Configuration, Input, Positions, RankReport, RecordedWith, Series
@@ -66,12 +66,10 @@ class RankOptions:
     ignore: tuple[str, ...] = ()
 
 
-def analyze_trace(
-    trace: Trace, recorder: dict[str, object], options: RankOptions, clock: Stages
-) -> tuple[RankReport, list[Finding], Measures]:
+def judge_rank(measures: Measures, options: RankOptions, clock: Stages) -> tuple[RankReport, list[Finding]]:
     """Measure, judge and summarise one rank."""
+    trace = measures.trace
     is_long = len(trace.calls) + len(trace.slices) > LONG_RECORDING
-    measures = Measures(trace, Options(step_marker=options.step_marker, steps=options.steps), recorder)
     with clock("measure"):
         _ = measures.idle  # what every rule starts from, so that its time is not blamed on the first rule
     with clock("check"):
@@ -83,7 +81,7 @@ def analyze_trace(
         if is_long:
             return_memory()
         report = summarise_rank(measures, timeline)
-    return report, found, measures
+    return report, found
 
 
 def _timeline(measures: Measures, findings: Sequence[Finding]) -> Timeline:
@@ -172,7 +170,8 @@ def analyze_input(name: str, options: RankOptions) -> InputPart:
         (opened,) = open_inputs([name])
         parts = []
         for trace in opened.recording.traces:
-            report, findings, measures = analyze_trace(trace, opened.recorder, options, Stages())
+            measures = Measures(trace, Options(step_marker=options.step_marker, steps=options.steps), opened.recorder)
+            report, findings = judge_rank(measures, options, Stages())
             detail = _Detail(report.timeline, report.positions, report.series)
             light = msgspec.structs.replace(
                 report,

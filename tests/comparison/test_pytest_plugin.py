@@ -9,7 +9,7 @@ import pytest
 # pytester forgets modules first imported inside a test, and NumPy cannot be loaded twice
 import traceanalyzer.gate
 import traceanalyzer.pipeline  # noqa: F401
-from tests.comparison.documents import labelled_document
+from tests.comparison.documents import SAMPLES, labelled_document
 
 pytest_plugins = ["pytester"]
 
@@ -41,6 +41,13 @@ def test_a_recording_equal_to_its_baseline_passes_and_a_regression_fails_naming_
     failed = _run(project, slow)
     failed.assert_outcomes(failed=1)
     failed.stdout.fnmatch_lines(["*Regression:*", "*idle cause: idle from input_wait*"])
+
+
+def test_recordings_are_taken_as_they_are(project: pytest.Pytester) -> None:
+    good, slow = (SAMPLES / name / "rank0.pt.trace.json.gz" for name in ("good", "single-process-loader"))
+    _run(project, good, "--update-gap-baselines").assert_outcomes(passed=1)
+    _run(project, good).assert_outcomes(passed=1)
+    _run(project, slow).assert_outcomes(failed=1)
 
 
 def test_options_of_the_call_reach_the_comparison(project: pytest.Pytester) -> None:

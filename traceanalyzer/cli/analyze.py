@@ -82,6 +82,9 @@ def analyze(
         Severity | None, typer.Option(help="Exit with 1 when a finding is at least this severe.")
     ] = None,
     redact: RedactOption = False,
+    cache: Annotated[
+        bool, typer.Option("--cache", help="Keep the recording as columns, so that the next command starts sooner.")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also say how long each stage took.")] = False,
 ) -> None:
     """Find out why the GPU was idle.
@@ -112,6 +115,7 @@ def analyze(
             select=_codes(select),
             ignore=_codes(ignore),
             profiler=profiler.value if profiler is not None else None,
+            cache=cache,
             progress=progress.update,
             timings=timings,
         )

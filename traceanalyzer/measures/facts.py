@@ -71,6 +71,16 @@ class Facts:
         """Whether the recording holds host slices of a kind."""
         return bool(np.any(self._trace.slices.kind == kind))
 
+    @property
+    def has_schedules(self) -> bool:
+        """Whether the recording says when threads lost their core."""
+        return bool(len(self._trace.schedules))
+
+    def scheduled_out(self) -> tuple[IntArray, IntArray, CodeArray]:
+        """Start, end and thread index of the stretches in which a thread was off its core."""
+        rows = self._trace.schedules
+        return rows.start_ns, rows.end_ns, rows.thread
+
     def activity_starts(self, rows: IntArray) -> IntArray:
         """Start of each activity, ns."""
         return self._trace.activities.start_ns[rows]

@@ -50,6 +50,27 @@ class HostTimeline:
     autograd: ByteArray
     traits: phases.TraitArray
 
+    def phase_at(self, thread: CodeArray, time_ns: IntArray) -> ByteArray:
+        """Find the phase of moments.
+
+        Args:
+            thread: Thread index of each moment; -1 unknown.
+            time_ns: Moments, any order.
+
+        Returns:
+            Phase code per moment; that of ``other`` where nothing is open.
+        """
+        found = np.full(len(time_ns), PHASE_CODE[Phase.OTHER], dtype=np.int8)
+        for one in np.unique(thread[thread >= 0]).tolist():
+            first, last = int(self.offsets[one]), int(self.offsets[one + 1])
+            if first == last:
+                continue
+            rows = np.flatnonzero(thread == one)
+            at = np.searchsorted(self.start_ns[first:last], time_ns[rows], side="right") - 1
+            open_there = (at >= 0) & (time_ns[rows] < self.end_ns[first:last][np.maximum(at, 0)])
+            found[rows[open_there]] = self.phase[first:last][at[open_there]]
+        return found
+
 
 def flatten_host(trace: Trace) -> HostTimeline:
     """Flatten every thread's nested slices and calls.

@@ -50,7 +50,8 @@ def classify_windows(trace: Trace, markers: Markers, source: StepSource) -> Byte
     classes = np.full(len(markers.start_ns), STEADY, dtype=np.int8)
     if source is StepSource.NONE or not len(classes):
         return classes
-    classes[_holds_episode(trace, markers) | _epoch_edges(trace, markers) | _smaller_batches(trace, markers)] = EPISODIC
+    episodic = _holds_episode(trace, markers) | _epoch_edges(trace, markers) | _smaller_batches(trace, markers)
+    classes[episodic | _memory_cleared(trace, markers)] = EPISODIC
     classes[_warm_up(trace, markers)] = WARM_UP
     classes[_cut(trace, markers, classes)] = CUT
     return classes
@@ -152,6 +153,29 @@ def _smaller_batches(trace: Trace, markers: Markers) -> BoolArray:
     if 2 * int((largest == usual).sum()) <= len(largest):
         return none  # sizes vary from step to step: no batch is the odd one out
     return (largest > 0) & (largest < usual)
+
+
+def _memory_cleared(trace: Trace, markers: Markers) -> BoolArray:
+    """A garbage collection whose thread next gives device memory back: trainers do both at an epoch's edge.
+
+    A collection that Python starts by itself frees no device memory, for the caching allocator keeps it. Where most
+    windows hold the pair it is no edge but part of the step.
+    """
+    slices, calls = trace.slices, trace.calls
+    rows = np.flatnonzero(slices.kind == SliceKind.GARBAGE_COLLECTION)
+    kinds = (*_LAUNCHES, CallKind.DEVICE_MALLOC, CallKind.DEVICE_FREE)
+    cleared: list[int] = []
+    for thread in np.unique(slices.thread[rows]).tolist():
+        acting = np.flatnonzero((calls.thread == thread) & np.isin(calls.kind, kinds))
+        ends = slices.end_ns[rows[slices.thread[rows] == thread]]
+        following = np.searchsorted(calls.start_ns[acting], ends)
+        frees = following < len(acting)
+        frees[frees] = calls.kind[acting[following[frees]]] == CallKind.DEVICE_FREE
+        cleared += ends[frees].tolist()
+    found = np.zeros(len(markers.start_ns), dtype=np.bool_)
+    window = window_of(markers, np.array(cleared, dtype=np.int64))
+    found[window[window >= 0]] = True
+    return found if 2 * int(found.sum()) < len(found) else np.zeros_like(found)
 
 
 def _cut(trace: Trace, markers: Markers, classes: ByteArray) -> BoolArray:

@@ -317,7 +317,14 @@ def _sorted(table: _Interval, *, nested: bool = False) -> _Interval:
     start = table.start_ns
     if bool((start[1:] > start[:-1]).all()):
         return table
-    return table.take(np.lexsort((end_key, start)))
+    # times are nearly sorted, which a stable sort of one key makes the most of; equal starts are rare
+    order = np.argsort(start, kind="stable")
+    start = start[order]
+    tied = np.flatnonzero(start[1:] == start[:-1])
+    if len(tied):
+        tied = np.union1d(tied, tied + 1)
+        order[tied] = order[tied][np.lexsort((end_key[order[tied]], start[tied]))]
+    return table.take(order)
 
 
 def _by_time(table: MemoryEvents) -> MemoryEvents:

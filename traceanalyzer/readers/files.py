@@ -203,6 +203,23 @@ class Stream:
         except OSError as error:
             raise TraceFormatError(str(self.path), f"cannot be read ({error.strerror})") from error
 
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill a buffer as far as the file goes; returns the bytes written, 0 when nothing is left.
+
+        Raises:
+            TraceFormatError: As ``read``.
+        """
+        if self._decompressor is not None:
+            block = self.read(len(buffer))
+            buffer[: len(block)] = block
+            return len(block)
+        try:
+            size = self._file.readinto(buffer)  # type: ignore[attr-defined]
+        except OSError as error:
+            raise TraceFormatError(str(self.path), f"cannot be read ({error.strerror})") from error
+        self.done_bytes += size
+        return int(size)
+
     def _read_compressed(self, decompressor: _Decompressor, size: int) -> bytes:
         parts: list[bytes] = []
         missing = size

@@ -38,10 +38,10 @@ from traceanalyzer.readers.kineto_clean import (
     longest_duration,
     start_range,
 )
-from traceanalyzer.readers.kineto_columns import ChunkParser, Columns
+from traceanalyzer.readers.kineto_columns import ChunkParser, Codes, Columns
 from traceanalyzer.readers.kineto_copies import describe
 from traceanalyzer.readers.kineto_metadata import base_ns, describe_recording, devices, producer, rank_and_world_size
-from traceanalyzer.readers.kineto_msgspec import MsgspecParser
+from traceanalyzer.readers.kineto_parsers import choose_parser
 from traceanalyzer.readers.kineto_text import TraceText
 
 NAME = "kineto"
@@ -73,7 +73,7 @@ def read(path: Path, progress: Progress | None = None) -> Recording:
     """
     integrity = Integrity()
     with Stream(path) as stream:
-        parser = MsgspecParser(integrity)
+        parser = choose_parser(stream, integrity)
         text = TraceText(stream, parser, integrity)
         parsed = _parse(text, progress)
         if stream.damage:
@@ -84,7 +84,7 @@ def read(path: Path, progress: Progress | None = None) -> Recording:
         raise TraceFormatError(
             str(path), "no events" + _reasons(integrity), "the profiler recorded nothing, or the export failed"
         )
-    names = list(parser.names)
+    names = _in_order(parsed, parser.names)
     tables = _clean(parsed, names, integrity)
     if not tables.rows:
         raise TraceFormatError(
@@ -92,7 +92,7 @@ def read(path: Path, progress: Progress | None = None) -> Recording:
             "no usable events" + _reasons(integrity),
             "record again with CPU and CUDA activities",
         )
-    trace = _build(path, tables, text, parser, integrity)
+    trace = _build(path, tables, text, parser, names, integrity)
     source = Source(str(path), NAME, size, fingerprint(path), producer(text.metadata))
     return Recording(source, (trace,))
 
@@ -162,6 +162,26 @@ def _parse(text: TraceText, progress: Progress | None) -> _Tables:
     return result
 
 
+def _in_order(tables: _Tables, codes: Codes) -> list[str]:
+    """Number the names that rows use by the alphabet: which parser met which first must not show.
+
+    Returns:
+        The names; the tables' codes are changed to point into them.
+    """
+    is_used = np.zeros(len(codes) + 1, dtype=np.bool_)  # the last one stands for -1
+    columns = [table.name for table in (tables.activities, tables.calls, tables.slices, tables.overheads)]
+    columns.append(tables.slices.shapes)
+    for column in columns:
+        is_used[column] = True
+    names = list(codes)
+    used = sorted(np.flatnonzero(is_used[:-1]).tolist(), key=names.__getitem__)
+    renumber = np.full(len(codes) + 1, -1, dtype=np.int32)
+    renumber[used] = np.arange(len(used), dtype=np.int32)
+    for column in columns:
+        column[:] = renumber[column]
+    return [names[code] for code in used]
+
+
 def _cut_between(before_ns: int, after_ns: int) -> list[tuple[int, int]]:
     """Return when events are missing between two neighbours in the file."""
     if after_ns >= before_ns:
@@ -205,7 +225,9 @@ def _tell_slices_apart(slices: Slices, names: Sequence[str]) -> None:
     kind[(kind == SliceKind.ANNOTATION) & is_range[slices.name]] = SliceKind.GARBAGE_COLLECTION
 
 
-def _build(path: Path, tables: _Tables, text: TraceText, parser: ChunkParser, integrity: Integrity) -> Trace:
+def _build(
+    path: Path, tables: _Tables, text: TraceText, parser: ChunkParser, names: list[str], integrity: Integrity
+) -> Trace:
     """Step 3: make times relative, number the threads and validate."""
     first = min(
         [int(table.start_ns.min()) for table in tables.intervals if len(table)]
@@ -225,7 +247,7 @@ def _build(path: Path, tables: _Tables, text: TraceText, parser: ChunkParser, in
     if not len(tables.activities):
         integrity.note("no GPU activity in this recording")
     return Trace.build(
-        names=list(parser.names),
+        names=names,
         origin_ns=first + base_ns(text.metadata),
         threads=threads,
         devices=devices(text.metadata, integrity),
@@ -272,8 +294,11 @@ def _threads(keys: list[Any], names: dict[tuple[int, int], str]) -> tuple[list[T
     """
     found: dict[tuple[int, int], int] = {}
     renumber = np.full(len(keys) + 1, -1, dtype=np.int32)
-    for code, (pid, tid) in enumerate(keys):
-        renumber[code] = found.setdefault((_identifier(pid), _identifier(tid)), len(found))
+    ids = [(_identifier(pid), _identifier(tid)) for pid, tid in keys]
+    for pair in sorted(set(ids)):
+        found[pair] = len(found)
+    for code, pair in enumerate(ids):
+        renumber[code] = found[pair]
     return [Thread(pid, tid, names.get((pid, tid), "")) for pid, tid in found], renumber
 
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -22,6 +22,7 @@ from traceanalyzer.model.schema import (
     Slices,
     Waits,
 )
+from traceanalyzer.readers.kineto_chunks import Chunk, Chunks
 
 # every spelling of torch 1.8 to 2.x, lower case
 ACTIVITY_KINDS = {
@@ -116,4 +117,10 @@ class ChunkParser(Protocol):
 
         Raises:
             ValueError: The text is not a well-formed list of events; nothing of it has been counted.
+        """
+
+    def parsed(self, chunks: Chunks) -> Iterator[tuple[Chunk, Callable[[], Columns]]]:
+        """Yield each chunk with a function that returns its columns, or raises as ``parse`` does.
+
+        The parser may work ahead, but a chunk whose function is not called counts for nothing.
         """

@@ -303,6 +303,7 @@ class AllocatorReport(msgspec.Struct, frozen=True, kw_only=True):
     retries: int | None = None
     peak_allocated_bytes: int | None = None
     peak_reserved_bytes: int | None = None
+    peak_allocated_by_phase_bytes: dict[str, int] = {}
     fragmentation: float | None = None
 
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from traceanalyzer.measures import Measures
 from traceanalyzer.measures.gap_attribution import BoolArray
+from traceanalyzer.measures.steps import looks_like_step
 from traceanalyzer.results.finding import Evidence
 
 # enough to see a pattern in the report, little enough to keep the document small
@@ -85,4 +86,7 @@ def where(measures: Measures, thread: int, time_ns: int) -> str | None:
         return None
     name = measures.locations.at(thread, time_ns).where
     # the step marker encloses everything: it says when, not where
-    return None if not name or name.startswith("ProfilerStep#") or name in measures.steps.names else name
+    if not name or name in measures.steps.names:
+        return None
+    is_range = not any(mark in name for mark in "./(:")
+    return None if name.startswith("ProfilerStep#") or (is_range and looks_like_step(name)) else name

@@ -49,6 +49,10 @@ def loader_wait(measures: Measures, judged: JudgedSteps) -> LoaderWait:
         measures: One rank.
         judged: The windows.
     """
+    return measures.kept(("loader wait", *judged.key), lambda: _loader_wait(measures, judged))
+
+
+def _loader_wait(measures: Measures, judged: JudgedSteps) -> LoaderWait:
     idle, supply = measures.idle, measures.input
     base = judged_idle(measures, judged)
     nobody = np.zeros(len(base), dtype=np.bool_)

@@ -77,6 +77,10 @@ def loop_waits(measures: Measures, judged: JudgedSteps) -> Waits:
     Waits that complete a host-to-device copy belong to the copy rules, those of anomaly detection and of an emptied
     cache to theirs, those of the gradient scaler and of the recording's end to nobody; they stay in place here.
     """
+    return measures.kept(("loop waits", *judged.key), lambda: _loop_waits(measures, judged))
+
+
+def _loop_waits(measures: Measures, judged: JudgedSteps) -> Waits:
     found = measures.synchronisations
     copies = measures.copies
     to_device = copies.sync_call[(copies.direction == CopyDirection.H2D) & (copies.sync_call >= 0)]
