@@ -285,12 +285,7 @@ def _drain(
 
 def workers_for(names: Sequence[str]) -> int:
     """Choose how many local processes to use: one per processor, as long as their recordings fit into memory."""
-    sizes = []
-    for name in names:
-        path = Path(name)
-        bytes_ = path.stat().st_size if path.is_file() else 0
-        sizes.append(WORKER_BYTES + bytes_ * (PER_BYTE_PACKED if path.suffix in _PACKED else PER_BYTE))
-    fitting = _free_bytes() // max(sizes, default=WORKER_BYTES)
+    fitting = _free_bytes() // (WORKER_BYTES + max(map(_needed_bytes, names), default=0))
     return max(
         1,
         min(
@@ -299,6 +294,18 @@ def workers_for(names: Sequence[str]) -> int:
             fitting,
         ),
     )
+
+
+def fit_together(names: Sequence[str]) -> bool:
+    """Say whether one process can hold all these recordings at once."""
+    return WORKER_BYTES + sum(map(_needed_bytes, names)) <= _free_bytes()
+
+
+def _needed_bytes(name: str) -> int:
+    """Estimate what analysing a recording takes."""
+    path = Path(name)
+    size = path.stat().st_size if path.is_file() else 0
+    return size * (PER_BYTE_PACKED if path.suffix in _PACKED else PER_BYTE)
 
 
 def _free_bytes() -> int:
