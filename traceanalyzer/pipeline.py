@@ -85,14 +85,15 @@ def analyze(
         if step_marker is not None or steps is not None or select or ignore:
             raise UsageError(f"{paths[0]}: an analysis cannot be analysed again with other options; name the recording")
         return document
-    options = RankOptions(step_marker, steps, tuple(select), tuple(ignore))
+    columns, program = _cache(cache), Path(nsys) if nsys is not None else None
+    options = RankOptions(step_marker, steps, tuple(select), tuple(ignore), columns, program)
     is_asked = executor is not None or in_parallel
     many = separate_recordings([str(name) for name in paths]) if is_asked or in_parallel is None else []
     if len(many) > 1 and (is_asked or len(many) > RANKS_TOGETHER or not fit_together(many)):
         with clock("ranks"):
             return _side_by_side(many, options, executor, progress)
-    with clock("read"), nsys_program(Path(nsys) if nsys is not None else None):
-        opened = open_inputs([str(name) for name in paths], progress, profiler, _cache(cache))
+    with clock("read"), nsys_program(program):
+        opened = open_inputs([str(name) for name in paths], progress, profiler, columns)
     recordings = [each.recording for each in opened]
     _refuse_same([(recording.source.path, recording.source.fingerprint) for recording in recordings])
     ranks: list[RankReport] = []

@@ -24,8 +24,10 @@ from traceanalyzer.measures.provenance import configuration_of, recorded_with
 from traceanalyzer.measures.summary import summarise_rank
 from traceanalyzer.measures.timeline import build_timeline
 from traceanalyzer.model.trace import Source
+from traceanalyzer.readers.column_cache import ColumnCache
 from traceanalyzer.readers.heap import return_memory
 from traceanalyzer.readers.inputs import open_inputs
+from traceanalyzer.readers.nsys_rep import nsys_program
 from traceanalyzer.results.analysis import Configuration, Input, Positions, RankReport, RecordedWith, Series
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.job import MissingRank
@@ -64,6 +66,8 @@ class RankOptions:
     steps: tuple[int | None, int | None] | None = None
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    cache: ColumnCache | None = None
+    nsys: Path | None = None
 
 
 def judge_rank(measures: Measures, options: RankOptions, clock: Stages) -> tuple[RankReport, list[Finding]]:
@@ -167,7 +171,8 @@ class InputPart:
 def analyze_input(name: str, options: RankOptions) -> InputPart:
     """Analyse one recording; runs in a worker."""
     try:
-        (opened,) = open_inputs([name])
+        with nsys_program(options.nsys):
+            (opened,) = open_inputs([name], cache=options.cache)
         parts = []
         for trace in opened.recording.traces:
             measures = Measures(trace, Options(step_marker=options.step_marker, steps=options.steps), opened.recorder)
