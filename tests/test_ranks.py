@@ -101,7 +101,7 @@ def test_a_worker_that_dies_twice_costs_its_rank_not_the_job(tmp_path: Path) -> 
     assert [rank.rank for rank in analysis.ranks] == [0, 2]
     assert analysis.job is not None
     assert [missing.path for missing in analysis.job.missing] == [paths[1]]
-    assert "died twice" in analysis.job.missing[0].problem
+    assert analysis.job.missing[0].problem == "its worker failed twice (RuntimeError: worker lost)"
 
 
 def test_a_job_of_which_nothing_is_left_is_an_error(tmp_path: Path) -> None:
@@ -123,6 +123,7 @@ def test_a_killed_process_loses_only_its_own_recording(tmp_path: Path, monkeypat
     parts, missing = analyze_many(paths, RankOptions())
     assert [part.ranks[0].said_rank for part in parts] == [0, 2]
     assert [each.path for each in missing] == [paths[1]]
+    assert "the process died" in missing[0].problem
 
 
 def test_one_unusable_recording_is_named_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -219,9 +219,8 @@ def analyze_many(
     # who was at work when a pool broke is not known to have broken it: each is tried again alone
     missing = []
     for name in lost:
-        for died in _run([name], options, executor, done, progress, workers=1):
-            problem = "the process that analysed it died twice (out of memory?)"
-            missing.append(MissingRank(path=died, problem=problem))
+        for path, why in _run([name], options, executor, done, progress, workers=1).items():
+            missing.append(MissingRank(path=path, problem=f"its worker failed twice ({why})"))
     return [done[name] for name in names if name in done], missing
 
 
@@ -232,17 +231,17 @@ def _run(
     done: dict[str, InputPart],
     progress: Callable[[str, int, int], None] | None,
     workers: int | None = None,
-) -> list[str]:
-    """Run what can be run, into ``done``; return the names whose worker died."""
+) -> dict[str, str]:
+    """Run what can be run, into ``done``; return the names whose worker died, each with what is known of it."""
     if executor is not None:
         return _drain(names, options, executor, done, progress, at_once=None)
-    lost: list[str] = []
+    lost: dict[str, str] = {}
     left = list(names)
     while left:
         count = workers or workers_for(left)
         # not forked: a fork of a process with threads may hang
         with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
-            lost += _drain(left, options, pool, done, progress, at_once=count)
+            lost |= _drain(left, options, pool, done, progress, at_once=count)
         left = [name for name in left if name not in done and name not in lost]
     return lost
 
@@ -254,11 +253,11 @@ def _drain(
     done: dict[str, InputPart],
     progress: Callable[[str, int, int], None] | None,
     at_once: int | None,
-) -> list[str]:
+) -> dict[str, str]:
     """Hand out the names, at most so many at once; stop handing out when the pool breaks."""
     queue = list(reversed(names))
     running: dict[Future[InputPart], str] = {}
-    lost: list[str] = []
+    lost: dict[str, str] = {}
     is_broken = False
     while running or (queue and not is_broken):
         while queue and not is_broken and (at_once is None or len(running) < at_once):
@@ -274,8 +273,9 @@ def _drain(
             error = future.exception()
             if error is not None:
                 # a worker answers for the input in its result, so whatever is raised is the worker's own end
-                lost.append(name)
-                is_broken |= isinstance(error, BrokenExecutor)
+                has_died = isinstance(error, BrokenExecutor)
+                lost[name] = "the process died; out of memory?" if has_died else f"{type(error).__name__}: {error}"
+                is_broken |= has_died
                 continue
             part = future.result()
             if part.error:
