@@ -15,7 +15,7 @@ from traceanalyzer.measures.frames import MeasuredFrames
 from traceanalyzer.measures.job import ONE_RUN_NS, measure_job
 from traceanalyzer.measures.provenance import configuration_of, recorded_with
 from traceanalyzer.model.trace import Trace
-from traceanalyzer.ranks import RankOptions, RankPart, Stages, analyze_many, describe_input, judge_rank
+from traceanalyzer.ranks import RankOptions, RankPart, Stages, analyze_many, describe_input, fit_together, judge_rank
 from traceanalyzer.readers.column_cache import FOLDER_VARIABLE, ColumnCache, default_folder
 from traceanalyzer.readers.inputs import InputProgress, OpenedInput, open_inputs, rank_in_name, separate_recordings
 from traceanalyzer.readers.nsys_rep import nsys_program
@@ -24,6 +24,7 @@ from traceanalyzer.results.document import read_document
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.rules.run import order
 
+RANKS_TOGETHER = 8  # up to so many ranks are read into one process, where rules see them side by side
 RANKS_IN_DETAIL = 8  # of more ranks, only the worst and the median one are shown in every detail
 APART = (
     "the ranks' clocks are more than a day apart (different bases, or different runs): "
@@ -43,7 +44,7 @@ def analyze(
     profiler: str | None = None,
     cache: bool | PathArgument = False,
     nsys: PathArgument | None = None,
-    in_parallel: bool = False,
+    in_parallel: bool | None = False,
     executor: Executor | None = None,
     progress: InputProgress | None = None,
     timings: MutableMapping[str, float] | None = None,
@@ -63,7 +64,9 @@ def analyze(
             True for the one ``TRACEANALYZER_CACHE`` names or the user's cache.
         nsys: The ``nsys`` program that exports a ``.nsys-rep`` report; by default it is looked for.
         in_parallel: Analyse several recordings in processes of this machine, as many as it has processors and memory
-            for. The tables behind such an Analysis (``gaps()``, ``kernels()``) stay in the workers.
+            for; None does so where they are many or do not fit into memory together. The tables behind such an Analysis
+            (``gaps()``, ``kernels()``) stay in the workers, and rules that compare collectives of several ranks do not
+            apply; ``job`` compares the ranks' steps either way.
         executor: Analyse several recordings on this executor instead.
         progress: Told how far reading is.
         timings: Filled with the seconds each stage took.
@@ -82,13 +85,15 @@ def analyze(
         if step_marker is not None or steps is not None or select or ignore:
             raise UsageError(f"{paths[0]}: an analysis cannot be analysed again with other options; name the recording")
         return document
-    options = RankOptions(step_marker, steps, tuple(select), tuple(ignore))
-    many = separate_recordings([str(name) for name in paths]) if executor is not None or in_parallel else []
-    if len(many) > 1:
+    columns, program = _cache(cache), Path(nsys) if nsys is not None else None
+    options = RankOptions(step_marker, steps, tuple(select), tuple(ignore), columns, program)
+    is_asked = executor is not None or in_parallel
+    many = separate_recordings([str(name) for name in paths]) if is_asked or in_parallel is None else []
+    if len(many) > 1 and (is_asked or len(many) > RANKS_TOGETHER or not fit_together(many)):
         with clock("ranks"):
             return _side_by_side(many, options, executor, progress)
-    with clock("read"), nsys_program(Path(nsys) if nsys is not None else None):
-        opened = open_inputs([str(name) for name in paths], progress, profiler, _cache(cache))
+    with clock("read"), nsys_program(program):
+        opened = open_inputs([str(name) for name in paths], progress, profiler, columns)
     recordings = [each.recording for each in opened]
     _refuse_same([(recording.source.path, recording.source.fingerprint) for recording in recordings])
     ranks: list[RankReport] = []

@@ -24,8 +24,10 @@ from traceanalyzer.measures.provenance import configuration_of, recorded_with
 from traceanalyzer.measures.summary import summarise_rank
 from traceanalyzer.measures.timeline import build_timeline
 from traceanalyzer.model.trace import Source
+from traceanalyzer.readers.column_cache import ColumnCache
 from traceanalyzer.readers.heap import return_memory
 from traceanalyzer.readers.inputs import open_inputs
+from traceanalyzer.readers.nsys_rep import nsys_program
 from traceanalyzer.results.analysis import Configuration, Input, Positions, RankReport, RecordedWith, Series
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.job import MissingRank
@@ -64,6 +66,8 @@ class RankOptions:
     steps: tuple[int | None, int | None] | None = None
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    cache: ColumnCache | None = None
+    nsys: Path | None = None
 
 
 def judge_rank(measures: Measures, options: RankOptions, clock: Stages) -> tuple[RankReport, list[Finding]]:
@@ -167,7 +171,8 @@ class InputPart:
 def analyze_input(name: str, options: RankOptions) -> InputPart:
     """Analyse one recording; runs in a worker."""
     try:
-        (opened,) = open_inputs([name])
+        with nsys_program(options.nsys):
+            (opened,) = open_inputs([name], cache=options.cache)
         parts = []
         for trace in opened.recording.traces:
             measures = Measures(trace, Options(step_marker=options.step_marker, steps=options.steps), opened.recorder)
@@ -214,9 +219,8 @@ def analyze_many(
     # who was at work when a pool broke is not known to have broken it: each is tried again alone
     missing = []
     for name in lost:
-        for died in _run([name], options, executor, done, progress, workers=1):
-            problem = "the process that analysed it died twice (out of memory?)"
-            missing.append(MissingRank(path=died, problem=problem))
+        for path, why in _run([name], options, executor, done, progress, workers=1).items():
+            missing.append(MissingRank(path=path, problem=f"its worker failed twice ({why})"))
     return [done[name] for name in names if name in done], missing
 
 
@@ -227,17 +231,17 @@ def _run(
     done: dict[str, InputPart],
     progress: Callable[[str, int, int], None] | None,
     workers: int | None = None,
-) -> list[str]:
-    """Run what can be run, into ``done``; return the names whose worker died."""
+) -> dict[str, str]:
+    """Run what can be run, into ``done``; return the names whose worker died, each with what is known of it."""
     if executor is not None:
         return _drain(names, options, executor, done, progress, at_once=None)
-    lost: list[str] = []
+    lost: dict[str, str] = {}
     left = list(names)
     while left:
         count = workers or workers_for(left)
         # not forked: a fork of a process with threads may hang
         with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
-            lost += _drain(left, options, pool, done, progress, at_once=count)
+            lost |= _drain(left, options, pool, done, progress, at_once=count)
         left = [name for name in left if name not in done and name not in lost]
     return lost
 
@@ -249,11 +253,11 @@ def _drain(
     done: dict[str, InputPart],
     progress: Callable[[str, int, int], None] | None,
     at_once: int | None,
-) -> list[str]:
+) -> dict[str, str]:
     """Hand out the names, at most so many at once; stop handing out when the pool breaks."""
     queue = list(reversed(names))
     running: dict[Future[InputPart], str] = {}
-    lost: list[str] = []
+    lost: dict[str, str] = {}
     is_broken = False
     while running or (queue and not is_broken):
         while queue and not is_broken and (at_once is None or len(running) < at_once):
@@ -269,8 +273,9 @@ def _drain(
             error = future.exception()
             if error is not None:
                 # a worker answers for the input in its result, so whatever is raised is the worker's own end
-                lost.append(name)
-                is_broken |= isinstance(error, BrokenExecutor)
+                has_died = isinstance(error, BrokenExecutor)
+                lost[name] = "the process died; out of memory?" if has_died else f"{type(error).__name__}: {error}"
+                is_broken |= has_died
                 continue
             part = future.result()
             if part.error:
@@ -285,12 +290,7 @@ def _drain(
 
 def workers_for(names: Sequence[str]) -> int:
     """Choose how many local processes to use: one per processor, as long as their recordings fit into memory."""
-    sizes = []
-    for name in names:
-        path = Path(name)
-        bytes_ = path.stat().st_size if path.is_file() else 0
-        sizes.append(WORKER_BYTES + bytes_ * (PER_BYTE_PACKED if path.suffix in _PACKED else PER_BYTE))
-    fitting = _free_bytes() // max(sizes, default=WORKER_BYTES)
+    fitting = _free_bytes() // (WORKER_BYTES + max(map(_needed_bytes, names), default=0))
     return max(
         1,
         min(
@@ -299,6 +299,18 @@ def workers_for(names: Sequence[str]) -> int:
             fitting,
         ),
     )
+
+
+def fit_together(names: Sequence[str]) -> bool:
+    """Say whether one process can hold all these recordings at once."""
+    return WORKER_BYTES + sum(map(_needed_bytes, names)) <= _free_bytes()
+
+
+def _needed_bytes(name: str) -> int:
+    """Estimate what analysing a recording takes."""
+    path = Path(name)
+    size = path.stat().st_size if path.is_file() else 0
+    return size * (PER_BYTE_PACKED if path.suffix in _PACKED else PER_BYTE)
 
 
 def _free_bytes() -> int:

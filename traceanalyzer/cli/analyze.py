@@ -75,7 +75,7 @@ def analyze(
     executor: Annotated[
         str | None,
         typer.Option(
-            metavar="WHERE", help="Where ranks are analysed: processes (of this machine) or dask://HOST:PORT."
+            metavar="WHERE", help="Analyse every rank apart: in processes (of this machine) or on dask://HOST:PORT."
         ),
     ] = None,
     fail_on: Annotated[
@@ -108,7 +108,7 @@ def analyze(
         analysis = run(
             list(inputs),
             nsys=nsys,
-            in_parallel=True,
+            in_parallel=True if executor is not None else None,
             executor=pool,
             step_marker=step_marker,
             steps=selection,
