@@ -252,3 +252,16 @@ def _compared(base: Path, candidate: Path, folder: Path) -> bytes:
     cli.main(["compare", str(base), str(candidate), "--json", str(path)])
     assert b"jane_roe" in path.read_bytes()
     return path.read_bytes()
+
+
+def test_a_redacted_baseline_holds_no_folder_and_compares_the_same(good: str, slow: str, tmp_path: Path) -> None:
+    home = tmp_path / "home" / "jane_roe"
+    home.mkdir(parents=True)
+    run = home / "good.json"
+    run.write_bytes(Path(good).read_bytes())
+    held = tmp_path / "held.json"
+    assert cli.main(["baseline", "update", str(held), str(run), "--redact"]) == 0
+    assert b"jane_roe" not in held.read_bytes()
+    assert str(tmp_path).encode() not in held.read_bytes()
+    assert cli.main(["baseline", "check", str(held), good]) == 0
+    assert cli.main(["baseline", "check", str(held), slow]) == 1

@@ -10,10 +10,11 @@ import pytest
 
 from tests.benchmarks.gate_study import add_copy, stretch_kernels
 from tests.comparison.documents import labelled_document
+from tests.comparison.test_repeated_runs import runs
 from traceanalyzer import cli
 from traceanalyzer.comparison.compare import compare_runs
 from traceanalyzer.comparison.options import CompareOptions, parse_budget
-from traceanalyzer.comparison.samples import Run, load_ranks
+from traceanalyzer.comparison.samples import Run
 from traceanalyzer.errors import UsageError
 from traceanalyzer.results.analysis import Analysis
 from traceanalyzer.results.comparison import Comparison, Family, Verdict
@@ -21,8 +22,7 @@ from traceanalyzer.results.comparison import Comparison, Family, Verdict
 
 @pytest.fixture(scope="module")
 def eight() -> list[Run]:
-    document = Analysis.from_json(labelled_document("good").read_bytes())
-    (run,) = load_ranks(document, "good")
+    run = runs()["idle host"][0]
     return [replace(run, rank=number, ranks=8) for number in range(8)]
 
 

@@ -81,12 +81,23 @@ def test_nonsense_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path
         (["--runs", "0", "--", "x.py"], "--runs 0: must be at least 1"),
         (["--runs", "-3", "--", "x.py"], "--runs -3: must be at least 1"),
         (["--compare", "--", "x.py"], "--compare needs two sides"),
+        (["--runs", "1000000000", "--", "x.py"], "at most 1000"),
+        (["--runs", "2"], "needs a script"),
         (["--ab", "a.py", "--", "b.py"], ""),
+        (["--ab", "python a.py", ""], "side B names neither a command nor a checkout"),
     ):
         assert cli.main(["record", "script", *out, *words]) == 2
         error = capsys.readouterr().err
         assert message in error
         assert error.count("\n") == 1
+
+
+def test_a_place_that_cannot_hold_runs_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert cli.main(["record", "script", "--out", str(tmp_path / "file"), "--runs", "2", "--", "x.py"]) == 2
+    error = capsys.readouterr().err
+    assert "cannot hold the runs: File exists" in error
+    assert error.count("\n") == 1
 
 
 @pytest.mark.torch

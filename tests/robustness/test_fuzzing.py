@@ -39,6 +39,16 @@ def test_an_input_can_be_made_again_from_its_number(tmp_path: Path, number: int)
     assert fuzz.make_input(number, tmp_path).read_bytes() == first
 
 
+@pytest.mark.parametrize(
+    "number",
+    [
+        7001700,  # a memory curve whose events all came at one moment
+    ],
+)
+def test_inputs_once_answered_wrongly_are_answered(tmp_path: Path, number: int) -> None:
+    assert fuzz.answer(fuzz.make_input(number, tmp_path), html=True)
+
+
 times = st.one_of(st.integers(T, T + 3000), st.floats(T, T + 3000), st.sampled_from(HOSTILE_VALUES))
 lengths = st.one_of(st.integers(0, 800), st.floats(0, 800), st.sampled_from(HOSTILE_VALUES))
 ids = st.one_of(st.integers(-1, 6), st.sampled_from(HOSTILE_VALUES))

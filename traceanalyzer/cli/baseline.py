@@ -27,6 +27,7 @@ def update(
         str | None,
         typer.Option(metavar="NAME", help="Name of the release; one of that name is replaced. A number by default."),
     ] = None,
+    redact: options.RedactOption = False,
     step_marker: options.MarkerOption = None,
     steps: options.StepsOption = None,
     profiler: options.ProfilerOption = None,
@@ -45,6 +46,10 @@ def update(
         load = LoadOptions(step_marker, selection, profiler.value if profiler else None, progress.update)
         held = [run for name in runs for run in load_runs(name, load)]
     updated, name = update_baseline(baseline, held, release)
+    if redact:
+        from traceanalyzer.results.redaction import redact_baseline
+
+        updated = redact_baseline(updated)
     write_report(file, updated.to_json().decode())
     recordings = len(first_rank(held))
     count = f"{recordings} run{'s' if recordings != 1 else ''}"

@@ -15,6 +15,7 @@ FloatArray = npt.NDArray[np.float64]
 _NULL = b"null"
 _STAND_IN = b"-999"  # as long as null, so that it can be written over it
 _STAND_IN_VALUE = -999
+_NONE = np.empty(0, dtype=np.int64)
 
 
 def read_matrix(text: bytes | memoryview, rows: int, label: str) -> FloatArray:
@@ -70,20 +71,21 @@ def _read_plain(raw: bytes, rows: int) -> FloatArray | None:
         return None
     if raw.translate(None, b"0123456789,[]nul-"):
         return None
+    if raw.count(b"[") != rows + 1 or raw.count(b"]") != rows + 1:
+        return None
     flat = bytearray(raw)
     codes = np.frombuffer(flat, dtype=np.uint8)
-    nulls = np.flatnonzero(codes == ord("n"))
+    nulls = np.flatnonzero(codes == ord("n")) if b"n" in raw else _NONE
     for offset, code in enumerate(_STAND_IN):
         codes[nulls + offset] = code
-    opened, closed = np.flatnonzero(codes == ord("[")), np.flatnonzero(codes == ord("]"))
     commas = np.flatnonzero(codes == ord(","))
-    if len(opened) != rows + 1 or len(closed) != rows + 1 or (len(commas) + 1) % rows:
+    if (len(commas) + 1) % rows:
         return None
     columns = (len(commas) + 1) // rows
     between = commas[columns - 1 :: columns]  # the commas that must part rows: "],["
-    if not (np.array_equal(closed[:-2] + 1, between) and np.array_equal(opened[2:] - 1, between)):
+    if not ((codes[between - 1] == ord("]")).all() and (codes[between + 1] == ord("[")).all()):
         return None
-    codes[opened] = codes[closed] = ord(" ")
+    codes[between - 1] = codes[between + 1] = codes[:2] = codes[-2:] = ord(" ")
     values = np.fromstring(bytes(flat), dtype=np.int64, sep=",")
     if len(values) != rows * columns:
         return None

@@ -19,7 +19,7 @@ from traceanalyzer.comparison.statistics import (
     MIN_AUTOCORRELATION_STEPS,
     fisher_greater,
     holm,
-    mann_whitney_greater,
+    mann_whitney,
 )
 from traceanalyzer.results.comparison import Family, Test, Verdict
 from traceanalyzer.units import format_ns
@@ -66,7 +66,7 @@ def compare_positions(base: list[Run], candidate: list[Run], ranks: int = 1) -> 
         # only what exceeds the floors can be reported, so only that is ranked; the correction counts every position
         tested = np.flatnonzero(large & ((change > 0) if worse else (change < 0)))
         first, second = (before, after) if worse else (after, before)
-        u, p = mann_whitney_greater(first[columns[tested]].T, second[columns[tested]].T, MIN_AUTOCORRELATION_STEPS)
+        u, p, _ = mann_whitney(first[columns[tested]].T, second[columns[tested]].T, MIN_AUTOCORRELATION_STEPS)
         adjusted = holm(p, total=ranks * len(columns))
         hits = np.flatnonzero(adjusted < ALPHA)
         for turn in hits[np.argsort(-np.abs(change[tested[hits]]), kind="stable")][:REPORTED_POSITIONS]:
@@ -116,8 +116,7 @@ def compare_families(base: list[Run], candidate: list[Run], ranks: int = 1) -> l
         return []
     before = _families(base, names)
     after = _families(candidate, names)
-    u, p_worse = mann_whitney_greater(before, after)
-    _, p_better = mann_whitney_greater(after, before)
+    u, p_worse, p_better = mann_whitney(before, after)
     adjusted_worse, adjusted_better = (holm(p, total=ranks * len(names)) for p in (p_worse, p_better))
     median_before, median_after = np.median(before, axis=0), np.median(after, axis=0)
     change = median_after - median_before

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeVar
 
 from traceanalyzer.measures.allocator import Allocator, measure_allocator
 from traceanalyzer.measures.communication import Communication, measure_communication
@@ -33,6 +35,8 @@ from traceanalyzer.measures.worker_stages import WorkerStages, measure_worker_st
 from traceanalyzer.model.schema import IntArray
 from traceanalyzer.model.trace import Device, Trace
 from traceanalyzer.results.memory import MemoryReport
+
+_Kept = TypeVar("_Kept")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,19 @@ class Measures:
         self.recorder = recorder or {}
         # the other ranks of the run, where they were read together; what one rank waits for is seen only beside them
         self.peers: tuple[Measures, ...] = ()
+        self._kept: dict[Hashable, Any] = {}
+
+    def kept(self, key: Hashable, compute: Callable[[], _Kept]) -> _Kept:
+        """Return what was computed under a key, computing it where nobody did: for what several rules derive alike.
+
+        Args:
+            key: Names the quantity and everything it depends on besides this rank.
+            compute: Makes it; the result is shared, so nobody may change it.
+        """
+        if key not in self._kept:
+            self._kept[key] = compute()
+        made: _Kept = self._kept[key]
+        return made
 
     @property
     def trace(self) -> Trace:

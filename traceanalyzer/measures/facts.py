@@ -15,6 +15,7 @@ from traceanalyzer.model.schema import (
     IntArray,
     MemoryKind,
     SliceKind,
+    among,
     distinct_codes,
 )
 from traceanalyzer.model.trace import Device, Integrity, Trace
@@ -108,7 +109,7 @@ class Facts:
         """Say which activities have a name that contains any of some texts; each distinct name is looked at once."""
         codes = self._trace.activities.name[activities]
         wanted = [c for c in np.unique(codes).tolist() if any(part in self._text(c) for part in parts)]
-        found: BoolArray = np.isin(codes, wanted)
+        found: BoolArray = among(codes, wanted)
         return found
 
     def call_name(self, row: int) -> str:
@@ -176,7 +177,7 @@ class Facts:
             for code in distinct_codes(self._trace.slices.name).tolist()
             if code >= 0 and (table[code].startswith(wanted) if prefix else table[code] in wanted)
         ]
-        return np.flatnonzero(np.isin(self._trace.slices.name, codes)).astype(np.int64)
+        return np.flatnonzero(among(self._trace.slices.name, codes)).astype(np.int64)
 
     def slice_columns(self, rows: IntArray) -> tuple[IntArray, IntArray, CodeArray]:
         """Start, end and thread index of host slices."""

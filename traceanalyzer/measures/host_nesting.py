@@ -8,7 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceanalyzer.measures.arithmetic import nest
-from traceanalyzer.model.schema import IntArray, SliceKind, distinct_codes
+from traceanalyzer.model.schema import (
+    IntArray,
+    SliceKind,
+    among,
+    distinct_codes,
+)
 from traceanalyzer.model.trace import Trace
 
 # ranges that older PyTorch versions write as operators
@@ -43,7 +48,7 @@ def nest_host(trace: Trace) -> HostNesting:
     codes = distinct_codes(slices.name[operators])
     ranges = [code for code in codes.tolist() if code >= 0 and RANGE_WRITTEN_AS_OPERATOR.match(trace.names[code])]
     if ranges:
-        operators = operators[~np.isin(slices.name[operators], ranges)]
+        operators = operators[~among(slices.name[operators], ranges)]
     thread = np.concatenate((slices.thread[operators], calls.thread))
     start = np.concatenate((slices.start_ns[operators], calls.start_ns))
     end = np.concatenate((slices.end_ns[operators], calls.end_ns))

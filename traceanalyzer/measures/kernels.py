@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceanalyzer.measures.arithmetic import windows_of
+from traceanalyzer.measures.arithmetic import sum_by, windows_of
 from traceanalyzer.measures.kernel_names import KernelTraits, Precision, is_communication, traits
 from traceanalyzer.measures.steps import Steps
 from traceanalyzer.model.schema import ActivityKind, ByteArray, CodeArray, IntArray
@@ -90,8 +90,7 @@ def measure_kernels(trace: Trace, steps: Steps) -> Kernels:
         return np.array(values, dtype=np.int8)[position] if len(rows) else np.zeros(0, dtype=np.int8)
 
     family = np.array([family_code[f.family] for f in facts], dtype=np.int32)
-    time_sum = np.zeros(len(codes), dtype=np.int64)
-    np.add.at(time_sum, position, duration)
+    time_sum = sum_by((len(codes),), (position,), duration)
     count = np.bincount(position, minlength=len(codes)) if len(rows) else np.zeros(0, dtype=np.int64)
     order = sorted(range(len(codes)), key=lambda i: (-int(time_sum[i]), names[i]))
     return Kernels(

@@ -16,6 +16,7 @@ from traceanalyzer.model.schema import (
     CopyDirection,
     IntArray,
     SliceKind,
+    among,
     distinct_codes,
 )
 from traceanalyzer.model.trace import Trace
@@ -190,7 +191,7 @@ def _cut(trace: Trace, markers: Markers, classes: ByteArray) -> BoolArray:
     if integrity.truncated_at_ns is not None:
         cut |= markers.end_ns >= integrity.truncated_at_ns
     calls = trace.calls
-    launches = np.flatnonzero(np.isin(calls.kind, _LAUNCHES))
+    launches = np.flatnonzero(among(calls.kind, _LAUNCHES))
     window = window_of(markers, calls.start_ns[launches])
     inside = window >= 0
     launched = np.bincount(window[inside], minlength=len(cut))

@@ -187,10 +187,16 @@ def choose_bin(rows: Sequence[Row], span_ns: int, max_slices: int) -> int:
     """Return the smallest bin (a power of two) with which the overview fits; 0 when it fits unmerged."""
     if sum(len(row.start) for row in rows) <= max_slices:
         return 0
-    bin_ns = _FIRST_BIN_NS
-    while bin_ns < span_ns and sum(_count_groups(row.start, row.end, row.depth, bin_ns) for row in rows) > max_slices:
-        bin_ns *= 2
-    return bin_ns
+    # wider bins hold the narrower ones whole, so the number of slices only falls and halving the choice finds it
+    low, high = 0, max(0, -(-span_ns // _FIRST_BIN_NS) - 1).bit_length()
+    while low < high:
+        middle = (low + high) // 2
+        bin_ns = _FIRST_BIN_NS << middle
+        if sum(_count_groups(row.start, row.end, row.depth, bin_ns) for row in rows) > max_slices:
+            low = middle + 1
+        else:
+            high = middle
+    return _FIRST_BIN_NS << low
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]

@@ -19,6 +19,7 @@ from traceanalyzer.model.schema import (
     Schedules,
     Slices,
     Waits,
+    among,
 )
 
 if TYPE_CHECKING:
@@ -289,10 +290,10 @@ def link_launches(activities: Activities, calls: Calls) -> IntArray:
     if not len(known):
         return result
     # enqueueing calls first within an id, so that a lone one wins over queries sharing the id
-    enqueues = np.isin(calls.kind[known], _ENQUEUEING)
+    enqueues = among(calls.kind[known], _ENQUEUEING)
     order = known[np.lexsort((~enqueues, calls.correlation[known]))]
     ids = calls.correlation[order]
-    enqueue_sorted = np.isin(calls.kind[order], _ENQUEUEING)
+    enqueue_sorted = among(calls.kind[order], _ENQUEUEING)
     first = np.searchsorted(ids, activities.correlation, side="left")
     after = np.searchsorted(ids, activities.correlation, side="right")
     count = np.where(activities.correlation >= 0, after - first, 0)

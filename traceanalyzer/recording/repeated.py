@@ -20,6 +20,7 @@ from traceanalyzer.recording.options import RunOptions, ScriptOptions, to_words
 from traceanalyzer.recording.run_folder import RUN_FILE, read_document
 
 COMPLETE = "complete"
+MAX_RUNS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +39,8 @@ class Repetition:
     resume: bool = False
 
     def __post_init__(self) -> None:
-        if self.runs < 1:
-            raise UsageError(f"--runs {self.runs}: must be at least 1")
+        if not 1 <= self.runs <= MAX_RUNS:
+            raise UsageError(f"--runs {self.runs}: must be at least 1 and at most {MAX_RUNS}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,8 @@ def plan_runs(kind: str, options: RunOptions, repetition: Repetition) -> list[Pl
     """
     out = options.out
     if repetition.ab is None:
+        if isinstance(options, ScriptOptions) and not options.command:
+            raise UsageError("record script needs a script: -- python train.py")
         words = _words(kind, options, "", checkout=False)
         return [
             PlannedRun("", out / f"run-{turn}", [*words, *_tail(options)], None)
@@ -95,6 +98,8 @@ def plan_runs(kind: str, options: RunOptions, repetition: Repetition) -> list[Pl
     for turn in range(1, repetition.runs + 1):
         for side in "AB" if turn % 2 else "BA":
             what = repetition.ab["AB".index(side)]
+            if isinstance(options, ScriptOptions) and not _split(what):
+                raise UsageError(f"--ab: side {side} names neither a command nor a checkout")
             words = _words(kind, options, what, checkout=checkouts[0])
             tail = _tail(options) if checkouts[0] or not isinstance(options, ScriptOptions) else ["--", *_split(what)]
             place = Path(what).resolve() if checkouts[0] else None
@@ -126,6 +131,10 @@ def record_repeatedly(kind: str, options: RunOptions, repetition: Repetition) ->
         )
     if not repetition.resume:
         done = set()
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{options.out}: cannot hold the runs: {error.strerror or error}") from error
     for turn, run in enumerate(runs, 1):
         name = f"{run.folder.name} ({turn} of {len(runs)})"
         if run.folder in done:

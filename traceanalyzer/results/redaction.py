@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from traceanalyzer.results.analysis import Analysis
+from traceanalyzer.results.baseline import Baseline
 from traceanalyzer.results.comparison import Comparison
 from traceanalyzer.results.vocabulary import CAUSES, PHASES, StepClass
 
@@ -142,6 +143,18 @@ def redact_comparison(comparison: Comparison) -> Comparison:
     redactor = Redactor()
     redactor.learn(_texts(document))
     return msgspec.convert(_walk(document, redactor), Comparison)
+
+
+def redact_baseline(baseline: Baseline) -> Baseline:
+    """Return the baseline without user names, host names, folders and containers; every number is the same.
+
+    Args:
+        baseline: Any baseline.
+    """
+    document = msgspec.to_builtins(baseline)
+    redactor = Redactor()
+    redactor.learn(_texts(document))
+    return msgspec.convert(_walk(document, redactor), Baseline)
 
 
 def _texts(value: Any) -> Iterable[str]:

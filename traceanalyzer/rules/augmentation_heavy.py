@@ -99,7 +99,7 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
     first = epoch_starts(measures)
     mask = loader_wait(measures, judged).workers
     if np.any(judged.is_judged & ~first):
-        mask &= ~first[np.maximum(measures.idle.window, 0)]
+        mask = mask & ~first[np.maximum(measures.idle.window, 0)]
     lost = idle_total(measures, mask)
     # a wait of w per step is a shortage of w times the workers per batch; what is saved beyond it wins nothing
     shortage = judged.per_step(lost) * max(setting(measures, "workers") or 1, 1)

@@ -20,8 +20,11 @@ def longest(durations: npt.NDArray[np.int64], most: int = MOST) -> list[int]:
     """Positions of the longest entries, in their original (time) order."""
     if len(durations) <= most:
         return list(range(len(durations)))
-    order = np.argsort(-durations, kind="stable")[:most]
-    return sorted(order.tolist())
+    # the earlier of equal ones is kept; everything below the last place is left unsorted
+    least = np.partition(durations, len(durations) - most)[len(durations) - most]
+    candidates = np.flatnonzero(durations >= least)
+    order = np.argsort(-durations[candidates], kind="stable")[:most]
+    return sorted(candidates[order].tolist())
 
 
 def idle_evidence(

@@ -81,7 +81,7 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         return not_applicable(META, measures, thresholds, "launch calls linked to their kernels")
     idle = measures.idle
     in_windows = judged_idle(measures, judged, with_episode_phases=True)
-    dispatch = judged_idle(measures, judged) & idle.has_cause(DISPATCH_CAUSES)
+    dispatch = judged_idle(measures, judged) & idle.mask(*DISPATCH_CAUSES)
     all_idle, lost = idle_total(measures, in_windows), idle_total(measures, dispatch)
     remaining = judged.mean_step_ns * judged.count - (all_idle - lost)
     # the device's own work takes as long without the profiler, so whatever it added to the step is idle time

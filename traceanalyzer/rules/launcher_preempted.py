@@ -106,7 +106,7 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
 def _off_core(measures: Measures, judged: JudgedSteps) -> IntArray:
     """Part of each idle piece in which the thread that decided it was scheduled out, ns."""
     idle = measures.idle
-    mine = judged_idle(measures, judged) & idle.has_cause(_RUNNING) & (idle.thread >= 0)
+    mine = judged_idle(measures, judged) & idle.mask(*_RUNNING) & (idle.thread >= 0)
     start, end, thread = measures.facts.scheduled_out()
     covered = np.zeros(len(mine), dtype=np.int64)
     for one in np.unique(idle.thread[mine]).tolist():

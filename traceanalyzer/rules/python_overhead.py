@@ -75,7 +75,7 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
     idle = measures.idle
     everything = judged_idle(measures, judged, with_episode_phases=True)
     base = judged_idle(measures, judged)
-    dispatch = idle_total(measures, base & idle.has_cause(DISPATCH_CAUSES))
+    dispatch = idle_total(measures, base & idle.mask(*DISPATCH_CAUSES))
     remaining = judged.mean_step_ns * judged.count - (idle_total(measures, everything) - dispatch)
     mask = base & (idle.cause == CAUSE_CODE[Cause.PYTHON]) & ~before_epoch(measures)
     lost = idle_total(measures, mask)

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceanalyzer.measures import Measures
-from traceanalyzer.measures.gap_attribution import narrow
+from traceanalyzer.measures.arithmetic import among
 from traceanalyzer.replay.bounds import judged_idle, judged_steps
 from traceanalyzer.results.finding import Finding, Scalar
 from traceanalyzer.results.vocabulary import Cause, FindingKind
@@ -78,7 +78,8 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         message = f"{per_step:.3g} small host-to-device copies per step."
         return passed(META, measures, thresholds, message, judged=judged, observed=observed)
     observed["median_bytes"] = round(float(np.median(copies.size_bytes[small])))
-    mask = narrow(judged_idle(measures, judged) & idle.has_cause(_PREPARING), idle.activity, copies.activity[small])
+    mask = judged_idle(measures, judged) & among(idle.activity, copies.activity[small])
+    mask &= idle.mask(*_PREPARING)
     fix = [
         f"Collect the {per_step:.0f} small tensors into one on the host and copy it once, then split it on the device.",
         "Create constants on the device instead of copying them in every step.",

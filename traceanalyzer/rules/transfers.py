@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceanalyzer.measures import Measures
+from traceanalyzer.measures.arithmetic import among
 from traceanalyzer.measures.facts import BoolArray, CallKind, CopyDirection, IntArray, MemoryKind
-from traceanalyzer.measures.gap_attribution import narrow
 from traceanalyzer.replay.bounds import JudgedSteps, judged_idle, won_by_running_ahead
 from traceanalyzer.results.finding import Evidence
 from traceanalyzer.results.vocabulary import Cause
@@ -73,12 +73,12 @@ def blocking_uploads(measures: Measures, judged: JudgedSteps, selection: BoolArr
     order = np.argsort(start, kind="stable")
     rows, start, end = rows[order], start[order], end[order]
     waits = measures.synchronisations
-    kept = waits.start_ns[~np.isin(waits.call, copies.sync_call[rows])]
+    kept = waits.start_ns[~among(waits.call, copies.sync_call[rows])]
     won = won_by_running_ahead(measures, judged, start, end, kept)
     calls = np.concatenate([copies.call[rows], copies.sync_call[rows][copies.sync_call[rows] >= 0]])
-    mine = judged_idle(measures, judged) & measures.idle.has_cause(_HELD)
+    inside_calls = judged_idle(measures, judged) & among(measures.idle.call_row, calls)
     # a copy whose launch latency alone is idle would leave that idle when it no longer blocks
-    held = narrow(mine, measures.idle.call_row, calls)
+    held = inside_calls & measures.idle.mask(*_HELD)
     return BlockingCopies(rows, start, end, won, int(measures.idle.duration_ns[held].sum()))
 
 

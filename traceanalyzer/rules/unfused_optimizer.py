@@ -82,7 +82,7 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
             "it has no fused or multi-tensor form to switch on."
         )
         return passed(META, measures, thresholds, message, judged=judged, observed=observed)
-    mask = judged_idle(measures, judged) & idle.has_cause(HOST_CAUSES)
+    mask = judged_idle(measures, judged) & idle.mask(*HOST_CAUSES)
     mask &= step.idle_inside(measures)
     fix = [
         "Construct the optimizer with fused=True (or foreach=True).",
