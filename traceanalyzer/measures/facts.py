@@ -135,7 +135,7 @@ class Facts:
         """Name of a host slice; empty for -1."""
         return self._text(int(self._trace.slices.name[row])) if row >= 0 else ""
 
-    def time_by_frame(self, rows: IntArray, time_ns: IntArray) -> dict[str, int]:
+    def time_by_frame(self, rows: IntArray | CodeArray, time_ns: IntArray) -> dict[str, int]:
         """Sum times, ns, by the name of the Python frame they belong to; rows of other slices are left out."""
         slices = self._trace.slices
         is_frame = slices.kind[rows] == SliceKind.PYTHON
