@@ -42,7 +42,7 @@ import pandas as pd
 with open(sys.argv[1], "rb") as file:
     frame = pd.DataFrame(json.load(file)["traceEvents"])
 args = frame.pop("args").map(lambda value: value if isinstance(value, dict) else {})
-frame = frame.join(pd.DataFrame(args.tolist()), rsuffix="_")
+frame = pd.concat([frame, pd.DataFrame(args.tolist())], axis=1)
 """
 PEER = """
 import sys

@@ -11,6 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -125,6 +126,7 @@ def measure_matrix_limits(trace: Trace, kernels: Kernels, nesting: HostNesting) 
     return MatrixLimits(kernel_ns, limit, memory_bound, judged) if judged else None
 
 
+@lru_cache(maxsize=4096)  # a training loop asks for the same few operators and shapes in every step
 def work_of(operator: str, shapes: str) -> tuple[float, float] | None:
     """Count an operator's arithmetic and the elements it must at least read and write.
 

@@ -203,6 +203,11 @@ class Stream:
         except OSError as error:
             raise TraceFormatError(str(self.path), f"cannot be read ({error.strerror})") from error
 
+    @property
+    def share_left(self) -> float:
+        """Share of the file that has not been read yet, 0 to 1."""
+        return 1 - min(1.0, self.done_bytes / max(self.size_bytes, 1))
+
     def readinto(self, buffer: memoryview) -> int:
         """Fill a buffer as far as the file goes; returns the bytes written, 0 when nothing is left.
 

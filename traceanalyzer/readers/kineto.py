@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from traceanalyzer.errors import TraceFormatError
 from traceanalyzer.model.calls import classify_column
@@ -27,7 +28,7 @@ from traceanalyzer.model.schema import (
     Slices,
     Waits,
 )
-from traceanalyzer.model.trace import Integrity, Recording, Source, Thread, Trace
+from traceanalyzer.model.trace import Integrity, Recording, Source, Thread, Trace, sort_in_place
 from traceanalyzer.readers.base import Progress
 from traceanalyzer.readers.files import Stream, fingerprint
 from traceanalyzer.readers.kineto_clean import (
@@ -92,6 +93,9 @@ def read(path: Path, progress: Progress | None = None) -> Recording:
             "no usable events" + _reasons(integrity),
             "record again with CPU and CUDA activities",
         )
+    sort_in_place(tables.activities, is_nested=False)
+    sort_in_place(tables.calls, is_nested=True)
+    sort_in_place(tables.slices, is_nested=True)
     trace = _build(path, tables, text, parser, names, integrity)
     source = Source(str(path), NAME, size, fingerprint(path), producer(text.metadata))
     return Recording(source, (trace,))
@@ -125,10 +129,51 @@ class _Tables:
         return self.activities, self.calls, self.slices, self.overheads, self.waits
 
 
+class _Rows:
+    """The rows of one table, gathered from chunks without ever holding them twice.
+
+    Args:
+        kind: The table.
+    """
+
+    def __init__(self, kind: Any) -> None:
+        self._kind = kind
+        self._columns: dict[str, npt.NDArray[Any]] = kind.build().columns()
+        self._count = 0
+        self._capacity = 0
+
+    def append(self, table: Any, share_left: float) -> None:
+        """Add rows; ``share_left`` of the file (0 to 1) is still to come."""
+        if not len(table):
+            return
+        end = self._count + len(table)
+        if end > self._capacity:
+            # what the rest of the file will need, as far as one can tell; memory that is never touched costs nothing
+            self._capacity = int(1.1 * end / max(1 - share_left, 0.02)) + 1024
+            for name, column in self._columns.items():
+                grown = np.empty(self._capacity, dtype=column.dtype)
+                grown[: self._count] = column[: self._count]
+                self._columns[name] = grown
+        for name, column in table.columns().items():
+            self._columns[name][self._count : end] = column
+        self._count = end
+
+    def table(self) -> Any:
+        """Return the table."""
+        return self._kind(**{name: column[: self._count] for name, column in self._columns.items()})
+
+
 def _parse(text: TraceText, progress: Progress | None) -> _Tables:
     """Step 1: collect the columns of every chunk, and the stretches in which something is missing."""
-    parts: list[Columns] = []
     result = _Tables()
+    joined = {
+        "activities": _Rows(Activities),
+        "calls": _Rows(Calls),
+        "slices": _Rows(Slices),
+        "overheads": _Rows(Overheads),
+        "waits": _Rows(Waits),
+        "memory": _Rows(MemoryEvents),
+    }
     is_after_damage = False
     for chunk in text.chunks(progress):
         if not isinstance(chunk, Columns):
@@ -138,7 +183,8 @@ def _parse(text: TraceText, progress: Progress | None) -> _Tables:
             if result.last_ns is not None and len(result.cuts) < _MAX_CUTS:
                 result.cuts.extend(_cut_between(result.last_ns, chunk.first_ns))
             is_after_damage = False
-        parts.append(chunk)
+        for name, rows in joined.items():
+            rows.append(getattr(chunk, name), text.stream.share_left)
         result.count += chunk.count
         result.capture_ns = max(result.capture_ns, chunk.capture_ns)
         for (pid, tid), title in chunk.thread_names.items():
@@ -148,17 +194,8 @@ def _parse(text: TraceText, progress: Progress | None) -> _Tables:
             result.last_ns = chunk.last_ns
     if len(result.cuts) >= _MAX_CUTS:
         text.integrity.note(f"damaged in more than {_MAX_CUTS} places; only the first of them are left out of steps")
-    for name, kind in (
-        ("activities", Activities),
-        ("calls", Calls),
-        ("slices", Slices),
-        ("overheads", Overheads),
-        ("waits", Waits),
-        ("memory", MemoryEvents),
-    ):
-        setattr(result, name, kind.concat([getattr(part, name) for part in parts]))
-        for part in parts:
-            setattr(part, name, None)  # each table exists twice only while it is joined
+    for name, rows in joined.items():
+        setattr(result, name, rows.table())
     return result
 
 

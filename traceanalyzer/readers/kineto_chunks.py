@@ -15,14 +15,14 @@ import numpy.typing as npt
 from traceanalyzer.readers import files
 from traceanalyzer.readers.files import Stream
 
-BLOCK_BYTES = files.BLOCK_BYTES
+BLOCK_BYTES = files.BLOCK_BYTES // 2  # half a dozen of them are in flight
 KEY = rb'\{\s*"(?:ph|cat|name|pid|tid|ts|dur|args|id|bp|s)"\s*:'
 BOUNDARY = re.compile(rb"\}\s*,\s*(?=" + KEY + rb")")
 MAX_EVENT_BYTES = 64 << 20
 PADDING = 128  # zeros behind every chunk, so that nobody needs to look where it ends
 _LAST_WINDOW = 1 << 16
 _SEPARATORS = b" \t\r\n,"
-_AHEAD = 2
+_AHEAD = 1
 
 
 @dataclass(slots=True)
@@ -71,9 +71,10 @@ class Chunks:
         self.text = b""
         while True:
             held = len(carried)
-            buffer = self._take(held + BLOCK_BYTES + PADDING)
+            wanted = max(BLOCK_BYTES - held, BLOCK_BYTES // 2)
+            buffer = self._take(held + wanted + PADDING)
             buffer[:held] = np.frombuffer(carried, dtype=np.uint8)
-            got = self.stream.readinto(buffer[held : held + BLOCK_BYTES].data)
+            got = self.stream.readinto(buffer[held : held + wanted].data)
             size = held + got
             cut = last_boundary(buffer[:size].data) if got else size
             if got and not cut:
@@ -100,7 +101,7 @@ class Chunks:
             buffer = self._free.pop()
             if len(buffer) >= size:
                 return buffer
-        return np.empty(size + (1 << 20), dtype=np.uint8)
+        return np.empty(max(size, BLOCK_BYTES + PADDING), dtype=np.uint8)
 
 
 def last_boundary(text: Any) -> int:

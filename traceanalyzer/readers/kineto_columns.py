@@ -73,6 +73,11 @@ class Codes(dict[Any, int]):
         return np.fromiter(map(self.__getitem__, values), dtype=np.int32, count=len(values))
 
 
+# tables without rows hold nothing that could be changed, so every chunk may share them
+_NO_ACTIVITIES, _NO_CALLS, _NO_SLICES = Activities.build(), Calls.build(), Slices.build()
+_NO_OVERHEADS, _NO_WAITS, _NO_MEMORY = Overheads.build(), Waits.build(), MemoryEvents.build()
+
+
 @dataclass
 class Columns:
     """The events of one stretch of a file, in file order, times in the file's own clock (ns).
@@ -88,12 +93,12 @@ class Columns:
     """
 
     count: int = 0
-    activities: Activities = field(default_factory=Activities.build)
-    calls: Calls = field(default_factory=Calls.build)
-    slices: Slices = field(default_factory=Slices.build)
-    overheads: Overheads = field(default_factory=Overheads.build)
-    waits: Waits = field(default_factory=Waits.build)
-    memory: MemoryEvents = field(default_factory=MemoryEvents.build)
+    activities: Activities = _NO_ACTIVITIES
+    calls: Calls = _NO_CALLS
+    slices: Slices = _NO_SLICES
+    overheads: Overheads = _NO_OVERHEADS
+    waits: Waits = _NO_WAITS
+    memory: MemoryEvents = _NO_MEMORY
     thread_names: dict[tuple[Any, Any], str] = field(default_factory=dict)
     copied_bytes: dict[int, int] = field(default_factory=dict)
     capture_ns: int = 0

@@ -130,12 +130,7 @@ def _frames(measures: Measures, mask: BoolArray) -> Counter[str]:
     if not measures.locations.has_stacks:
         return times
     rows = np.flatnonzero(mask & (idle.slice_row >= 0))
-    slices, first = np.unique(idle.slice_row[rows], return_inverse=True)
-    sums = np.zeros(len(slices), dtype=np.int64)
-    np.add.at(sums, first, idle.duration_ns[rows])
-    for row, time in zip(slices.tolist(), sums.tolist(), strict=True):
-        if facts.is_python_frame(row):
-            times[facts.slice_name(row)] += time
+    times.update(facts.time_by_frame(idle.slice_row[rows], idle.duration_ns[rows]))
     return times
 
 
