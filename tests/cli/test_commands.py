@@ -161,7 +161,7 @@ def test_reader_of_the_output_may_go_away_early() -> None:
         (["analyze", "absent.json"], "absent.json"),
         (["analyze", "x.json", "--steps", "3"], "3:10"),
         (["analyze", "x.json", "--steps", "a:b"], "3:10"),
-        (["analyze", "x.json", "--fail-on", "dreadful"], "dreadful"),
+        (["analyze", "x.json", "--fail-on", "dreadful"], "'--fail-on': 'dreadful' is not one of"),
         (["report", "absent.json"], "no such file"),
     ],
 )

@@ -115,9 +115,12 @@ def test_url_is_fetched_and_keeps_its_name(tmp_path: Path) -> None:
     assert opened.recording.source.path == url
 
 
-@pytest.mark.parametrize("url", ["file:///no/such/recording.json", "nonsense://x/y.json"])
-def test_url_that_cannot_be_fetched_is_the_projects_own_error(url: str) -> None:
-    with pytest.raises(TraceFormatError, match="cannot be fetched"):
+@pytest.mark.parametrize(
+    ("url", "hint"),
+    [("file:///no/such/recording.json", "check the address"), ("nonsense://x/y.json", "not known to fsspec")],
+)
+def test_url_that_cannot_be_fetched_is_the_projects_own_error(url: str, hint: str) -> None:
+    with pytest.raises(TraceFormatError, match=f"cannot be fetched.*{hint}"):
         open_inputs([url])
 
 

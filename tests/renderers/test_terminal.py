@@ -10,7 +10,7 @@ import pytest
 from tests.sample_analysis import cpu_only_analysis, hostile_analysis, sample_analysis
 from traceanalyzer.renderers.terminal import render_terminal
 from traceanalyzer.results.analysis import Analysis
-from traceanalyzer.results.vocabulary import Status
+from traceanalyzer.results.vocabulary import Status, StepSource
 
 
 def without_faults(analysis: Analysis) -> Analysis:
@@ -72,3 +72,19 @@ def hostile_named(name: str) -> Analysis:
         findings=[marked, *rest],
         ranks=[msgspec.structs.replace(rank, integrity=integrity)],
     )
+
+
+def test_steps_that_were_only_guessed_come_with_a_hint_of_the_marker_option() -> None:
+    analysis = sample_analysis()
+    (rank, *_) = analysis.ranks
+    for source, said in (
+        (StepSource.INFERRED, "a period found in the launches"),
+        (StepSource.NONE, "all times are of the whole recording"),
+    ):
+        steps = msgspec.structs.replace(rank.steps, source=source)
+        text = render_terminal(
+            msgspec.structs.replace(analysis, ranks=[msgspec.structs.replace(rank, steps=steps)]), width=400
+        )
+        assert said in text
+        assert "--step-marker NAME" in text
+    assert "--step-marker" not in render_terminal(analysis)

@@ -9,7 +9,7 @@ from tests.sample_analysis import sample_analysis
 from traceanalyzer.renderers.markdown import render_markdown
 from traceanalyzer.renderers.terminal import render_terminal
 from traceanalyzer.results.analysis import Analysis
-from traceanalyzer.results.answer import ANSWERING_RULES, silence
+from traceanalyzer.results.answer import ANSWERING_RULES, part_of, silence
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.vocabulary import FindingKind, Status
 
@@ -54,3 +54,14 @@ def test_silence_for_another_reason_is_not_called_healthy(document: Analysis, ti
     assert title in render_terminal(document)
     assert title in render_markdown(document)
     assert "Nothing to fix" not in render_terminal(document)
+
+
+def test_a_finding_inside_another_ones_time_says_so_only_where_both_fire() -> None:
+    (inner, outer) = (
+        Finding(code=code, slug="x", kind=FindingKind.LIMITER, status=Status.FAIL, title="t", message="m")
+        for code in ("TA204", "TA201")
+    )
+    both = msgspec.structs.replace(sample_analysis(), findings=[outer, inner])
+    assert part_of(both, inner) == "TA201"
+    assert part_of(both, outer) == ""
+    assert part_of(msgspec.structs.replace(both, findings=[inner]), inner) == ""

@@ -86,3 +86,15 @@ def test_what_the_profiler_added_to_the_step_is_taken_off_the_share() -> None:
     finding = judge(rule, Measures(measures.trace, recorder=dict(facts)))
     assert finding.status is Status.PASS
     assert finding.observed["share_of_remaining_step"] == pytest.approx(1_500 / 9_000, abs=0.002)
+
+
+def test_where_is_the_operator_with_most_time_in_total_not_the_longest_piece() -> None:
+    def step(b: TraceBuilder, _number: int, at: float) -> None:
+        # 50 short waits in one operator: 50 x 80 µs; one long wait of 900 µs in another
+        launch_bound(b, at, at + 5_000)
+        b.operator("aten::once", at + 5_000, at + 5_905)
+        b.kernel("once", at + 5_910, at + 6_000, launch=(at + 5_900, at + 5_905))
+
+    finding = judge(rule, loop(step))
+    assert finding.status is Status.FAIL
+    assert finding.observed["most_time_in"] == "aten::add"

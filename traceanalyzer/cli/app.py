@@ -92,4 +92,6 @@ def _usage(error: Any) -> int:
     if not message or type(error).__name__ == "NoArgsIsHelpError":
         typer.echo(error.format_message())
         return UNUSABLE
+    # typer words a refused choice as pydantic does
+    message = message.replace(": Value error, ", ": ")
     return fail(f"{message}; see '{command} --help'", UNUSABLE)

@@ -215,6 +215,16 @@ def _download_and_read(url: str, progress: InputProgress | None) -> Recording:
     return replace(recording, source=replace(recording.source, path=url))
 
 
+def _fetch_hint(url: str, error: Exception) -> str:
+    """Say what to do about an address that cannot be read; the reason decides, not the address alone."""
+    protocol = url.split("://", 1)[0]
+    if isinstance(error, ImportError):
+        return f"reading {protocol}:// needs a package that is not installed: install it, or download the file first"
+    if isinstance(error, ValueError):
+        return f"{protocol}:// is not known to fsspec; download the file and name it"
+    return "check the address and that this machine reaches it, or download the file and name it"
+
+
 @contextmanager
 def _local_copy(url: str) -> Iterator[Path]:
     import fsspec
@@ -227,5 +237,5 @@ def _local_copy(url: str) -> Iterator[Path]:
                     target.write(block)
         except (OSError, ValueError, ImportError) as error:
             # ValueError: no such protocol; ImportError: its package is not installed
-            raise TraceFormatError(url, f"cannot be fetched: {error}", "check the address") from error
+            raise TraceFormatError(url, f"cannot be fetched: {error}", _fetch_hint(url, error)) from error
         yield path

@@ -311,7 +311,7 @@ def _gaps_figure(histograms: dict[str, Histogram], prefix: str) -> Figure | None
     return Figure(
         "gaps",
         title,
-        "How much idle time lies in short and in long pieces; many short ones are dispatch, few long ones are waits.",
+        "Summed over the whole recording. Many short pieces are dispatch, few long ones are waits.",
         _render("gaps", prefix, title, paint),
         tuple((f"c-{cause}", cause_title(cause)) for cause in ordered),
         paint,

@@ -19,7 +19,7 @@ from traceanalyzer.renderers.html_answer import cards, headline
 from traceanalyzer.renderers.html_palette import css_variables
 from traceanalyzer.renderers.html_timeline import slice_count, timeline_payload
 from traceanalyzer.renderers.job_text import HEAD, job_lines, job_rows
-from traceanalyzer.renderers.text import visible
+from traceanalyzer.renderers.text import marker_hint, visible
 from traceanalyzer.results.analysis import Analysis
 from traceanalyzer.results.answer import answer
 from traceanalyzer.results.vocabulary import FindingKind, Status
@@ -72,6 +72,7 @@ def render_html(analysis: Analysis) -> str:
             job_head=HEAD,
             job_rows=job_rows(analysis.job) if analysis.job else [],
             view=view,
+            marker_hint=marker_hint,
             memory_view=memory_view,
             figures={rank.rank: draw_figures(rank, f"r{rank.rank}-") for rank in analysis.ranks},
             slices={rank.rank: slice_count(rank.timeline) for rank in analysis.ranks},

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from traceanalyzer.renderers.html_view import Bar, chosen_windows, is_episodic, left_out
 from traceanalyzer.renderers.text import visible
 from traceanalyzer.results.analysis import Analysis, RankReport
-from traceanalyzer.results.answer import answer, firing, silence
+from traceanalyzer.results.answer import answer, firing, part_of, silence
 from traceanalyzer.results.finding import Evidence, Finding, Saving
 from traceanalyzer.results.vocabulary import Basis, FindingKind
 from traceanalyzer.units import format_ns, format_share
@@ -44,6 +44,7 @@ class Card:
         locations: Places in the code, most frequent evidence first.
         places: Moments in the recording.
         each_time: What one occurrence costs and how often it comes; empty for what comes every step.
+        within: Code of the finding that counts this one's time too; empty where none does.
     """
 
     finding: Finding
@@ -54,6 +55,7 @@ class Card:
     locations: tuple[str, ...]
     places: tuple[Place, ...]
     each_time: str
+    within: str = ""
 
 
 def headline(analysis: Analysis, bar: Bar | None) -> tuple[str, str]:
@@ -150,10 +152,10 @@ def _often(per_1000_steps: float) -> str:
 def cards(analysis: Analysis, kind: FindingKind) -> list[Card]:
     """Return the firing findings of a kind as cards, in the document's order."""
     ranks = {rank.rank: rank for rank in analysis.ranks}
-    return [_card(finding, ranks.get(finding.rank)) for finding in firing(analysis, kind)]
+    return [_card(finding, ranks.get(finding.rank), part_of(analysis, finding)) for finding in firing(analysis, kind)]
 
 
-def _card(finding: Finding, rank: RankReport | None) -> Card:
+def _card(finding: Finding, rank: RankReport | None, within: str) -> Card:
     saving = finding.saving_per_step_ns
     value, sure = _gain(saving)
     sign = {"": "", "about": "≈ ", "at most": "≤ "}[sure]
@@ -167,17 +169,28 @@ def _card(finding: Finding, rank: RankReport | None) -> Card:
     share = ""
     if value is not None and base is not None and base[0]:
         share = f"{format_share(value, base[0])} of {base[1].rstrip(',')}"
-    locations = dict.fromkeys(visible(e.where) for e in finding.evidence if e.where)
+    locations = _locations(finding)
     return Card(
         finding=finding,
         gain=gain,
         gain_range=span,
         basis="estimate" if sure == "about" else BASIS_WORDS[saving.basis],
         share=share,
-        locations=tuple(locations)[:4],
+        locations=locations,
         places=tuple(Place(e, _moment(e, rank), _place(e)) for e in finding.evidence[:SHOWN_EVIDENCE]),
         each_time=_each_time(finding) if is_episodic(finding) else "",
+        within=within,
     )
+
+
+def _locations(finding: Finding) -> tuple[str, ...]:
+    """Where in the code: the place with most time in total where the rule knows it, else those of the evidence."""
+    total = finding.observed.get("most_time_in")
+    if isinstance(total, str):
+        return (visible(total),)
+    known = finding.observed.get("where")
+    places = [known] if isinstance(known, str) else []
+    return tuple(dict.fromkeys(visible(w) for w in (*places, *(e.where for e in finding.evidence)) if w))[:4]
 
 
 def _place(evidence: Evidence) -> str:

@@ -186,6 +186,13 @@ def left_out(rank: RankReport, *, episodes: bool = False) -> list[str]:
     ]
 
 
+def whole_recording(rank: RankReport) -> str:
+    """Say what sums over a whole recording are summed over, so that nobody sets them beside a step's."""
+    span = max((device.span_ns for device in rank.devices), default=0)
+    steps = f", {_counted(rank.steps.count, 'step')}" if rank.steps.count and rank.steps.source != "none" else ""
+    return f"the whole recording ({format_ns(span)}{steps})"
+
+
 def device_bar(device: DeviceReport) -> Bar:
     """Return where a device's span goes."""
     busy = {

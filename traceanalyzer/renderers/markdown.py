@@ -188,7 +188,7 @@ def _device(label: str, rank: RankReport, device: DeviceReport) -> str:
         *memory_facts(rank, device.device_id),
     ]
     lines = [
-        f"<details><summary>{label}device {device.device_id}{name}: busy {busy}</summary>",
+        f"<details><summary>{label}device {device.device_id}{name}: busy {busy}, summed over the recording</summary>",
         "",
         "| | |",
         "|---|---|",

@@ -7,12 +7,12 @@ from rich.table import Table
 from rich.text import Text
 
 from traceanalyzer.renderers.job_text import HEAD, job_lines, job_rows, shown_ranks
-from traceanalyzer.renderers.text import cause_title, saving_text, visible
+from traceanalyzer.renderers.text import cause_title, marker_hint, saving_text, visible
 from traceanalyzer.results.analysis import Analysis, RankReport
 from traceanalyzer.results.answer import StepMean, answer, firing, mean_step, silence
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.job import JobReport
-from traceanalyzer.results.vocabulary import FindingKind, Severity
+from traceanalyzer.results.vocabulary import FindingKind, Severity, StepSource
 from traceanalyzer.units import format_ns, format_share
 
 MAX_ROWS = 8
@@ -81,6 +81,8 @@ def _step(rank: RankReport, mean: StepMean, width: int, *, several: bool) -> lis
     kind = f"{mean.step_class.value} " if mean.step_class else ""
     label = f"Rank {rank.rank}: mean" if several else "Mean"
     head = f"{label} {kind}step {format_ns(mean.window_ns)} ({mean.windows} of {rank.steps.count} steps)"
+    if rank.steps.source is StepSource.NONE:
+        head = f"{f'Rank {rank.rank}: the' if several else 'The'} whole recording, {format_ns(mean.window_ns)}"
     causes = list(mean.idle_ns.items())
     rows = [("GPU busy", sum(mean.busy_ns.values()), "green", "█")]
     rows += [
@@ -101,7 +103,8 @@ def _step(rank: RankReport, mean: StepMean, width: int, *, several: bool) -> lis
         cells = round(bar * ns / mean.window_ns) if mean.window_ns > 0 else 0
         share = format_share(ns, mean.window_ns)
         table.add_row(Text(visible(name)), format_ns(ns), share, Text(block * cells, style=style))
-    return [Text(head, style="bold"), table]
+    hint = marker_hint(rank)
+    return [Text(head, style="bold"), table, *([Text(hint, style="dim")] if hint else [])]
 
 
 def _job(job: JobReport) -> list[RenderableType]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from traceanalyzer.results.analysis import RankReport
 from traceanalyzer.results.finding import Finding
-from traceanalyzer.results.vocabulary import Basis
+from traceanalyzer.results.vocabulary import Basis, StepSource
 from traceanalyzer.units import format_ns
 
 # ZERO WIDTH … and the bidirectional controls let a name hide or reorder its neighbours; category Cf covers them all
@@ -63,6 +64,21 @@ def shorten(text: str, length: int) -> str:
 def cause_title(cause: str) -> str:
     """Return the words for a cause; an unknown word stands for itself."""
     return CAUSE_TITLES.get(cause, cause)
+
+
+def marker_hint(rank: RankReport) -> str:
+    """Say how to name the steps where the recording does not; empty where it does."""
+    if rank.steps.source is StepSource.INFERRED:
+        return (
+            f"The recording marks no steps: these {rank.steps.count} are a period found in the launches. If a range of "
+            "yours marks a training step, name it with --step-marker NAME."
+        )
+    if rank.steps.source is StepSource.NONE:
+        return (
+            "The recording marks no steps, and none were found: all times are of the whole recording. If a range of "
+            "yours marks a training step, name it with --step-marker NAME."
+        )
+    return ""
 
 
 def saving_text(finding: Finding) -> str:

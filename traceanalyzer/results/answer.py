@@ -99,6 +99,17 @@ def silence(analysis: Analysis) -> Silence:
 ANSWERING_RULES = frozenset({"TA101", "TA102", "TA201", "TA202", "TA301", "TA401", "TA501", "TA801"})
 
 
+# a finding whose time is all inside another's, so that their savings must not be added
+PART_OF: dict[str, str] = {"TA204": "TA201", "TA604": "TA201"}
+
+
+def part_of(analysis: Analysis, finding: Finding) -> str:
+    """Return the code of a firing finding that counts all of this one's time too; empty where none does."""
+    whole = PART_OF.get(finding.code, "")
+    is_counted = any(f.code == whole and f.rank == finding.rank and f.status is Status.FAIL for f in analysis.findings)
+    return whole if is_counted else ""
+
+
 def reaches(analysis: Analysis, severity: Severity) -> list[Finding]:
     """Return the firing findings at least as severe as ``severity``."""
     limit = SEVERITIES.index(severity)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -11,6 +12,7 @@ from traceanalyzer.measures import Measures
 from traceanalyzer.measures.gap_attribution import BoolArray
 from traceanalyzer.measures.steps import looks_like_step
 from traceanalyzer.results.finding import Evidence
+from traceanalyzer.results.vocabulary import PHASE_CODE, PHASES, Phase
 
 # enough to see a pattern in the report, little enough to keep the document small
 MOST = 24
@@ -71,6 +73,39 @@ def idle_evidence(
             )
         )
     return places, len(first)
+
+
+def most_time_in(measures: Measures, mask: BoolArray) -> tuple[str, int]:
+    """Say which part of the step holds most of the selected idle time, all pieces together.
+
+    The longest single piece is often an oddity; a cause of thousands of short pieces is where they add up.
+
+    Args:
+        measures: One rank.
+        mask: Selection of the idle ledger.
+
+    Returns:
+        The phase (``phase backward``) where ranges name phases, else the innermost operator or range, and its idle
+        time, ns; an empty name where neither was recorded.
+    """
+    idle = measures.idle
+    rows = np.flatnonzero(mask)
+    by_phase = np.bincount(idle.phase[rows], weights=idle.duration_ns[rows], minlength=len(PHASES))
+    by_phase[PHASE_CODE[Phase.OTHER]] = 0
+    if by_phase.sum() * 2 > int(idle.duration_ns[rows].sum()):
+        top = int(np.argmax(by_phase))
+        return f"phase {PHASES[top]}", round(float(by_phase[top]))
+    rows = rows[idle.slice_row[rows] >= 0]
+    slices, first = np.unique(idle.slice_row[rows], return_inverse=True)
+    sums = np.zeros(len(slices), dtype=np.int64)
+    np.add.at(sums, first, idle.duration_ns[rows])
+    times: Counter[str] = Counter()
+    for row, time in zip(slices.tolist(), sums.tolist(), strict=True):
+        name = measures.facts.slice_name(row)
+        # the step marker encloses everything
+        if name and not name.startswith("ProfilerStep#") and name not in measures.steps.names:
+            times[name] += time
+    return max(times.items(), key=lambda item: (item[1], item[0]), default=("", 0))
 
 
 def describe_idle(measures: Measures, row: int) -> str:

@@ -41,7 +41,7 @@ from traceanalyzer.replay.bounds import ceiling, idle_total, judged_idle, judged
 from traceanalyzer.results.finding import Finding, Scalar
 from traceanalyzer.results.vocabulary import Cause, FindingKind
 from traceanalyzer.rules.base import Meta
-from traceanalyzer.rules.evidence import idle_evidence
+from traceanalyzer.rules.evidence import idle_evidence, most_time_in
 from traceanalyzer.rules.optimizer import optimizer_step
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
 from traceanalyzer.units import format_ns, format_share
@@ -117,6 +117,9 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
             observed=observed,
         )
     evidence, count = idle_evidence(measures, dispatch)
+    place, in_place = most_time_in(measures, dispatch)
+    if place:
+        observed |= {"most_time_in": place, "most_time_in_per_step_ns": judged.per_step(in_place)}
     fix = [
         'Capture the step in a CUDA graph, or use torch.compile(model, mode="reduce-overhead").',
         "Raise the batch size: as many launches, longer kernels.",
