@@ -19,11 +19,12 @@ from traceanalyzer.measures.timeline import build_timeline
 from traceanalyzer.model.trace import Recording, Source, Trace
 from traceanalyzer.readers.column_cache import FOLDER_VARIABLE, ColumnCache, default_folder
 from traceanalyzer.readers.inputs import InputProgress, OpenedInput, open_inputs
-from traceanalyzer.results.analysis import Analysis, Input, RankReport, Tool
+from traceanalyzer.results.analysis import Analysis, Input, PlanStep, RankReport, Tool
 from traceanalyzer.results.document import read_document
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.timeline import Timeline
 from traceanalyzer.results.vocabulary import Status
+from traceanalyzer.rules.priced import price
 from traceanalyzer.rules.run import check_all, order
 
 HIGHLIGHTS_PER_FINDING = 3
@@ -81,6 +82,7 @@ def analyze(
     _refuse_repeated(recordings)
     ranks: list[RankReport] = []
     findings: list[Finding] = []
+    plan: list[PlanStep] = []
     numbered = _ranks(opened)
     _note_clocks([trace for trace, _ in numbered])
     options = Options(step_marker=step_marker, steps=steps)
@@ -91,6 +93,10 @@ def analyze(
             _ = measures.idle  # what every rule starts from, so that its time is not blamed on the first rule
         with clock("check"):
             found = check_all(measures, select, ignore)
+        with clock("replay"):
+            found, planned = price(measures, found)
+            if not plan:
+                plan = planned
         with clock("summarise"):
             ranks.append(summarise_rank(measures, _timeline(measures, found)))
         findings += found
@@ -99,7 +105,7 @@ def analyze(
         inputs=[_input(source) for each in opened for source in (each.recording.source, *each.beside)],
         configuration=configuration_of(measured[0]),
         recorded_with=recorded_with(measured[0]),
-        plan=[],
+        plan=plan,
         ranks=ranks,
         findings=order(findings),
     )

@@ -325,26 +325,26 @@ def _awaited_events(
     if not len(rows):
         return
     calls, acts = trace.calls, trace.activities
-    node_at = {int(calls.correlation[c]): i for i, c in enumerate(call.tolist()) if c >= 0}
-    number = {
-        (int(d), int(s)): int(k) for d, s, k in zip(acts.device[activity], acts.stream[activity], stream, strict=True)
-    }
+    asked = np.flatnonzero(
+        np.isin(calls.correlation, np.unique(np.concatenate((rows.correlation, rows.source_correlation))))
+    )
+    of_call = np.full(len(calls), -1, dtype=np.int64)
+    of_call[call[call >= 0]] = np.flatnonzero(call >= 0)
+    node_at = {int(calls.correlation[c]): int(of_call[c]) for c in asked.tolist() if of_call[c] >= 0}
+    record_start = {int(calls.correlation[c]): int(calls.start_ns[c]) for c in asked.tolist()}
+    _, first = np.unique(stream, return_index=True)
+    number = {(int(acts.device[activity[p]]), int(acts.stream[activity[p]])): int(stream[p]) for p in first.tolist()}
     only_stream = {s: k for (_, s), k in number.items()}
-    record_start = {int(c): int(t) for c, t in zip(calls.correlation, calls.start_ns, strict=True)}
-    positions = {k: np.flatnonzero(stream == k) for k in set(number.values())}
-    owner = np.repeat(np.arange(len(call)), np.diff(offsets))
+    launched = np.repeat(nodes[:, 0], np.diff(offsets))
 
-    def last_before(correlation: int) -> int:
-        """The last activity launched before an event was recorded, on the stream whose record this is."""
+    def last_before(correlation: int, without: int) -> int:
+        """The last activity launched before an event was recorded, on another stream than the one that waits."""
         at = record_start.get(correlation)
-        if at is None:
-            return -1
-        home = recorded_on.get(correlation)
-        where = positions[home] if home is not None else np.arange(len(stream))
-        found = int(np.searchsorted(nodes[owner[where], 0], at)) - 1
-        return int(where[found]) if found >= 0 else -1
+        position = int(np.searchsorted(launched, at)) - 1 if at is not None else -1
+        while position >= 0 and stream[position] == without:
+            position -= 1
+        return position
 
-    recorded_on: dict[int, int] = {}
     for i in range(len(rows)):
         kind, correlation, source = int(rows.kind[i]), int(rows.correlation[i]), int(rows.source_correlation[i])
         node = node_at.get(correlation)
@@ -354,9 +354,9 @@ def _awaited_events(
         mine = number.get(key, only_stream.get(int(rows.stream[i])))
         if kind == WaitKind.STREAM and mine is not None:
             waits[node], wait_stream[node] = STREAM, mine
-        elif kind == WaitKind.EVENT and source >= 0 and (found := last_before(source)) >= 0:
+        elif kind == WaitKind.EVENT and (found := last_before(source, -1)) >= 0:
             waits[node], wait_for[node] = ACTIVITY, found
-        elif kind == WaitKind.STREAM_WAIT_EVENT and mine is not None and (found := last_before(source)) >= 0:
+        elif kind == WaitKind.STREAM_WAIT_EVENT and mine is not None and (found := last_before(source, mine)) >= 0:
             waits[node], wait_for[node], wait_stream[node] = STREAM_FOR_ACTIVITY, found, mine
 
 

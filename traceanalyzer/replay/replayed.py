@@ -47,7 +47,9 @@ class Edit:
     @property
     def is_empty(self) -> bool:
         """Whether nothing is changed."""
-        return not (len(self.start_ns) or len(self.nodes) or len(self.no_wait) or len(self.removed) or len(self.retimed))
+        return not (
+            len(self.start_ns) or len(self.nodes) or len(self.no_wait) or len(self.removed) or len(self.retimed)
+        )
 
 
 def together(edits: list[Edit]) -> Edit:
