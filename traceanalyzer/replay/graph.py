@@ -139,8 +139,12 @@ def build_graph(measures: Measures) -> Graph | None:
     stream = stream[activity]
     start, end = activities.start_ns[activity], activities.end_ns[activity]
     name = np.where(call >= 0, calls.name[call], -1) + 1
-    base, delay, gap = _delays(nodes, name, offsets, owner, activity, stream, start, end, trace, len(early))
     waits, wait_for, wait_stream, until = _waits(trace, call, offsets, activity, stream, end, nodes, streams)
+    previous, before = _previous_end(stream, end, streams)
+    _hold(previous, stream, end, offsets, waits, wait_for, wait_stream)
+    base, delay, gap = _delays(
+        nodes, name, offsets, owner, previous, before, start, trace.activities.name[activity], len(early)
+    )
     length, wake, waits = _lengths(nodes, name, waits, until)
     return Graph(
         nodes=nodes,
@@ -207,27 +211,42 @@ def _mean_by(key: IntArray, value: IntArray, keys: int) -> npt.NDArray[np.float6
     return np.where(count > 0, total / np.maximum(count, 1), overall)
 
 
+def _hold(
+    previous: IntArray,
+    stream: IntArray,
+    end: IntArray,
+    offsets: IntArray,
+    waits: npt.NDArray[np.int8],
+    wait_for: IntArray,
+    wait_stream: IntArray,
+) -> None:
+    """Let what a stream awaited of another one count as its previous work, in place."""
+    for node in np.flatnonzero((waits == STREAM_FOR_ACTIVITY) & (wait_for >= 0)).tolist():
+        later = np.flatnonzero(stream[offsets[node] :] == wait_stream[node]) + offsets[node]
+        # the awaited end falls behind as the stream's own work goes on
+        still = later[: np.searchsorted(previous[later], end[wait_for[node]])]
+        previous[still] = end[wait_for[node]]
+
+
 def _delays(
     nodes: IntArray,
     name: IntArray,
     offsets: IntArray,
     owner: IntArray,
-    activity: IntArray,
-    stream: IntArray,
+    previous: IntArray,
+    before: IntArray,
     start: IntArray,
-    end: IntArray,
-    trace: Trace,
+    code: npt.NDArray[np.int32],
     early: int,
 ) -> tuple[npt.NDArray[np.int8], IntArray, IntArray]:
     """Typical delays and gaps: one value per call name and per activity name instead of one per event."""
-    streams = int(stream.max()) + 1
-    previous, before = _previous_end(stream, end, streams)
-    raw_gap = np.where(before >= 0, start - previous, 0)
+    follows = previous > _LONG_AGO
+    raw_gap = np.where(follows, start - previous, 0)
     raw_delay = start - nodes[owner, 0]
     first = offsets[owner] == np.arange(len(owner))
     base = (~first).astype(np.int8)
     base[:early] = 0
-    queued = (before >= 0) & (raw_gap <= QUEUED_NS)
+    queued = follows & (raw_gap <= QUEUED_NS)
     called = name[owner]
     names = int(called.max()) + 1
     # launches that began when the stream was free show the true delay; of those the usual ones
@@ -236,11 +255,11 @@ def _delays(
     usual = _usual(called, raw_delay, free, names)
     typical_delay = np.rint(_mean_by(called[usual], raw_delay[usual], names)).astype(np.int64)
     behind = queued & first
-    code = trace.activities.name[activity].astype(np.int64) + 1
+    code = code.astype(np.int64) + 1
     typical_gap = np.rint(_mean_by(code[behind], raw_gap[behind], int(code.max()) + 1)).astype(np.int64)
     delay = np.where(queued, np.minimum(raw_delay, typical_delay[called]), typical_delay[called])
     gap = np.where(behind, typical_gap[code], np.minimum(typical_gap[code], np.maximum(raw_gap, 0)))
-    gap[before < 0] = 0
+    gap[~follows] = 0
     # launched long before it began on a stream that was free: the device waited for something of its own
     waited = first & ~queued & (raw_delay > typical_delay[called] + DEVICE_WAIT_NS) & (previous > nodes[owner, 0])
     gap[waited] = raw_gap[waited]

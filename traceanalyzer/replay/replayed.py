@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -58,9 +58,15 @@ def together(edits: list[Edit]) -> Edit:
     def joined(name: str) -> IntArray:
         return np.concatenate([np.empty(0, dtype=np.int64), *(getattr(edit, name) for edit in edits)])
 
-    columns = ("thread", "start_ns", "end_ns", "nodes", "no_wait", "removed", "retimed", "duration_ns")
-    return replace(
-        Edit(**{name: joined(name) for name in columns}),
+    return Edit(
+        thread=joined("thread"),
+        start_ns=joined("start_ns"),
+        end_ns=joined("end_ns"),
+        nodes=joined("nodes"),
+        no_wait=joined("no_wait"),
+        removed=joined("removed"),
+        retimed=joined("retimed"),
+        duration_ns=joined("duration_ns"),
         floor_ns=max((edit.floor_ns for edit in edits), default=0),
         has_hidden_cost=any(edit.has_hidden_cost for edit in edits),
         contention_share=max((edit.contention_share for edit in edits), default=0.0),

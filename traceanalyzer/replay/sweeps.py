@@ -5,6 +5,7 @@ Both run over flat arrays in time order, so that their cost is linear in the num
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
 # a thread silent for longer than this, while another one worked, was waiting for it (forward → autograd → forward)
@@ -37,15 +38,15 @@ def link_host(  # type: ignore[no-untyped-def]
     Returns:
         Number of nodes.
     """
-    alive = [_LONG_AGO] * threads
-    last_end = [_LONG_AGO] * threads
-    last_node = [-1] * threads
-    last_call = [-1] * threads
-    silence = [-1] * threads
-    resume = [-1] * threads
-    giver = [-1] * threads
-    hand = [-1] * threads
-    count = [0] * threads
+    alive = np.full(threads, _LONG_AGO, np.int64)
+    last_end = np.full(threads, _LONG_AGO, np.int64)
+    last_node = np.full(threads, -1, np.int64)
+    last_call = np.full(threads, -1, np.int64)
+    silence = np.full(threads, -1, np.int64)
+    resume = np.full(threads, -1, np.int64)
+    giver = np.full(threads, -1, np.int64)
+    hand = np.full(threads, -1, np.int64)
+    count = np.full(threads, 0, np.int64)
     i = j = k = n = 0
     while i < len(call_start) or j < len(op_start) or k < len(mark_ns):
         at = (1 << 62) - 1
@@ -73,12 +74,12 @@ def link_host(  # type: ignore[no-untyped-def]
         if t < 0:
             continue
         if which:
-            if alive[t] != _LONG_AGO and at - alive[t] > HANDOFF_NS or alive[t] == _LONG_AGO:
+            if alive[t] == _LONG_AGO or at - alive[t] > HANDOFF_NS:
                 best = -1
                 for other in range(threads):
-                    if other != t and alive[other] > alive[t] and last_node[other] >= 0:
-                        if best < 0 or min(alive[other], at) > min(alive[best], at):
-                            best = other
+                    worked = other != t and alive[other] > alive[t] and last_node[other] >= 0
+                    if worked and (best < 0 or min(alive[other], at) > min(alive[best], at)):
+                        best = other
                 if best >= 0:
                     silence[t] = alive[t]
                     resume[t] = at
@@ -137,29 +138,22 @@ def execute(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Execute the graph once.
 
-    Args:
-        nodes: As ``link_host`` filled them.
-        length: Host time of each call by itself, ns.
-        waits, wait_for, wait_stream: What each call waits for.
-        wake: Time from the end of what a call waited for to its return, ns.
-        factor: Host time is multiplied by this, per node (or one value for all).
-        event_ns: Profiler's cost per recorded event, taken from host time, ns.
-        offsets: Activities of node i are ``offsets[i]`` to ``offsets[i + 1]``.
-        stream, base, delay, gap, duration: Per activity: stream; 1 where the delay counts from the first activity
-            of its call, else from the call; delay; gap to the previous one of the stream; duration.
-        streams, threads: Their numbers.
-        cut_start, cut_end, cut_sum, cut_offsets: Host time to remove, sorted by thread and start, with the time
-            removed on the thread before each.
-        edit: Per node: 1 removed with its activities, 2 does not wait.
-        removed: Per activity: 1 removed.
-        ts, te, gs, ge: Filled with node starts, node ends, activity starts, activity ends.
+    The nodes are as ``link_host`` filled them; each call has its own host time ``length``, what it ``waits`` for (the
+    activity at position ``wait_for`` or the stream ``wait_stream``), and ``wake``, the time from the awaited end to its
+    return. ``factor`` multiplies host time (one value, or one per node) and ``event_ns`` is taken from it per recorded
+    event. Activities of node i are positions ``offsets[i]`` to ``offsets[i + 1]``, each with its stream, its delay from
+    the call (from the call's first activity where ``base`` is 1), its gap to the stream's previous activity, and its
+    duration. The cuts are host time to remove, sorted by thread and start, with the time removed on the thread
+    before each. ``edit`` is 1 for nodes removed with their activities and 2 for nodes that do not wait; ``removed`` is
+    1 for activities removed. ``ts`` and ``te`` are filled with starts and ends of nodes, ``gs`` and ``ge`` with those
+    of activities.
     """
     n = len(nodes)
     many = len(factor) > 1
-    send = [_LONG_AGO] * streams
-    floor = [_LONG_AGO] * streams
+    send = np.full(streams, _LONG_AGO, np.int64)
+    floor = np.full(streams, _LONG_AGO, np.int64)
     everything = _LONG_AGO
-    pointer = [0] * threads
+    pointer = np.full(threads, 0, np.int64)
     for t in range(threads):
         pointer[t] = cut_offsets[t]
     origin = nodes[0, 0]
@@ -247,8 +241,8 @@ def execute(  # type: ignore[no-untyped-def]
             r = (first if base[j] and began else s) + delay[j]
             if send[q] + gap[j] > r:
                 r = send[q] + gap[j]
-            if floor[q] > r:
-                r = floor[q]
+            if floor[q] + gap[j] > r:
+                r = floor[q] + gap[j]
             gs[j] = r
             ge[j] = r + duration[j]
             if not began:
