@@ -38,10 +38,12 @@ class Price:
     Attributes:
         saving: Saving per step.
         left: What was not removable, one clause; may be empty.
+        step_ns: Mean step of the windows the cause lives in, replayed without the profiler, ns.
     """
 
     saving: Saving
     left: str
+    step_ns: int
 
 
 class Replayer:
@@ -77,7 +79,7 @@ class Replayer:
         if code not in EDITORS or judged is None or (edit := self.edit(code)).is_empty:
             return None
         means: list[float] = []
-        spread = 0.0
+        spread = rest = step_ns = 0.0
         for number, (model, base) in enumerate(zip(self._models, self._bases, strict=True)):
             after = np.diff(replay(self._graph, edit, model))
             saved = (base - after)[judged.is_judged]
@@ -86,10 +88,12 @@ class Replayer:
             if number == 0:
                 samples = max(len(saved) / STEPS_PER_SAMPLE, 1.0)
                 spread = 2 * float(saved.std()) / samples**0.5
-                rest = mean - means[0]
+                rest, step_ns = mean - means[0], mean
         low = min(means) - spread - edit.contention_share * rest
         high = None if edit.has_hidden_cost else round(max(means) + spread)
-        return Price(Saving(low=round(low), likely=round(means[0]), high=high, basis=Basis.REPLAY), edit.left)
+        return Price(
+            Saving(low=round(low), likely=round(means[0]), high=high, basis=Basis.REPLAY), edit.left, round(step_ns)
+        )
 
     def plan(self, codes: Sequence[str]) -> list[PlanStep]:
         """Find the best order of fixes.

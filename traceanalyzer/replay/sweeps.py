@@ -24,16 +24,11 @@ def link_host(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Make nodes of calls and step borders in time order, and find who handed work to whom.
 
-    Args:
-        call_start, call_end, call_thread, is_node: Calls by start; thread -1 belongs to no launching thread.
-        op_start, op_end, op_thread: Operators by start; they only show that a thread was at work.
-        mark_ns: Step borders.
-        mark_thread: Thread of the step borders.
-        threads: Number of launching threads.
-        out: int64, one row of nine columns per node: start, end, thread, previous node of the thread, silence
-            start, resume, handing node, hand-off time, operators since the previous node.
-        node_of_call: Filled with the node of each call; a call inside another belongs to the outer one.
-        call_of_node: Filled with the call of each node; -1 for step borders.
+    Calls and operators come by start; thread -1 belongs to no launching thread, and operators only show that a thread
+    was at work. ``out`` is int64 with one row of nine columns per node: start, end, thread, previous node of the
+    thread, silence start, resume, handing node, hand-off time, operators since the previous node. ``node_of_call`` is
+    filled with the node of each call (a call inside another belongs to the outer one), ``call_of_node`` with the call
+    of each node, -1 for step borders.
 
     Returns:
         Number of nodes.

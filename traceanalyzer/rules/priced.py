@@ -36,7 +36,6 @@ def price(measures: Measures, findings: Sequence[Finding]) -> tuple[list[Finding
     )
     if judged is None or not firing:
         return list(findings), []
-    step_ns = judged.mean_step_ns / max(1.0, measures.observer.report.inflation or 1.0)
     trials = measured_savings(measures.recorder)
     player = replayer(measures, firing)
     priced: list[Finding] = []
@@ -47,7 +46,8 @@ def price(measures: Measures, findings: Sequence[Finding]) -> tuple[list[Finding
         found = player.price(finding.code) if player is not None else None
         if found is not None:
             left = f" What stays: {found.left}." if found.left else ""
-            finding = _restated(finding, _sane(found.saving), step_ns, f"{_said(found.saving, step_ns)}{left}")
+            said = f"{_said(found.saving, found.step_ns)}{left}"
+            finding = _restated(finding, _sane(found.saving), found.step_ns, said)
         trial = trials.get(finding.code)
         if trial is not None and finding.status is Status.FAIL:
             finding = _tried(finding, trial)
