@@ -255,10 +255,10 @@ def _delays(
     usual = _usual(called, raw_delay, free, names)
     typical_delay = np.rint(_mean_by(called[usual], raw_delay[usual], names)).astype(np.int64)
     behind = queued & first
-    code = code.astype(np.int64) + 1
-    typical_gap = np.rint(_mean_by(code[behind], raw_gap[behind], int(code.max()) + 1)).astype(np.int64)
+    kernel = code.astype(np.int64) + 1
+    typical_gap = np.rint(_mean_by(kernel[behind], raw_gap[behind], int(kernel.max()) + 1)).astype(np.int64)
     delay = np.where(queued, np.minimum(raw_delay, typical_delay[called]), typical_delay[called])
-    gap = np.where(behind, typical_gap[code], np.minimum(typical_gap[code], np.maximum(raw_gap, 0)))
+    gap = np.where(behind, typical_gap[kernel], np.minimum(typical_gap[kernel], np.maximum(raw_gap, 0)))
     gap[~follows] = 0
     # launched long before it began on a stream that was free: the device waited for something of its own
     waited = first & ~queued & (raw_delay > typical_delay[called] + DEVICE_WAIT_NS) & (previous > nodes[owner, 0])
