@@ -341,6 +341,8 @@ def _awaited_events(
 ) -> None:
     """Narrow waits by the profiler's synchronisation rows: one stream, or the work before one event."""
     rows = trace.waits
+    if len(rows) and not stream.any():
+        rows = rows.take(rows.kind == WaitKind.EVENT)  # with a single stream the others say nothing new
     if not len(rows):
         return
     calls, acts = trace.calls, trace.activities
