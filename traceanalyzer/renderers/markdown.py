@@ -10,7 +10,7 @@ import html
 import re
 from collections.abc import Iterable
 
-from traceanalyzer.renderers.text import cause_title, saving_text, shorten, visible
+from traceanalyzer.renderers.text import cause_title, plan_text, saving_text, shorten, visible
 from traceanalyzer.results.analysis import Analysis, DeviceReport, RankReport
 from traceanalyzer.results.answer import StepMean, answer, firing, mean_step, silence
 from traceanalyzer.results.finding import Evidence, Finding
@@ -85,6 +85,8 @@ def _findings(analysis: Analysis) -> Iterable[str]:
     faults, limiters = firing(analysis, FindingKind.FAULT), firing(analysis, FindingKind.LIMITER)
     if faults:
         yield _table("Causes to fix, by saving", faults)
+    if faults and (plan := plan_text(analysis)):
+        yield escape(plan)
     if limiters:
         yield _table("What bounds the step once these are fixed" if faults else "What bounds the step", limiters)
     for finding in [*faults, *limiters]:
