@@ -118,7 +118,7 @@ def test_memory_events_are_noticed() -> None:
 def test_timings_name_every_stage() -> None:
     timings: dict[str, float] = {}
     traceanalyzer.analyze(WORKERS0, timings=timings)
-    assert list(timings) == ["read", "measure", "check", "summarise"]
+    assert list(timings) == ["read", "measure", "check", "replay", "summarise"]
     assert all(seconds >= 0 for seconds in timings.values())
 
 

@@ -19,7 +19,7 @@ from traceanalyzer.ranks import RankOptions, RankPart, Stages, analyze_many, des
 from traceanalyzer.readers.column_cache import FOLDER_VARIABLE, ColumnCache, default_folder
 from traceanalyzer.readers.inputs import InputProgress, OpenedInput, open_inputs, rank_in_name, separate_recordings
 from traceanalyzer.readers.nsys_rep import nsys_program
-from traceanalyzer.results.analysis import Analysis, RankReport, Tool
+from traceanalyzer.results.analysis import Analysis, PlanStep, RankReport, Tool
 from traceanalyzer.results.document import read_document
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.rules.run import order
@@ -98,13 +98,16 @@ def analyze(
     _refuse_same([(recording.source.path, recording.source.fingerprint) for recording in recordings])
     ranks: list[RankReport] = []
     findings: list[Finding] = []
+    plan: list[PlanStep] = []
     numbered = _ranks(opened)
     _note_clocks([trace for trace, _ in numbered])
     chosen = Options(step_marker=step_marker, steps=steps)
     measured = [Measures(trace, chosen, recorder) for trace, recorder in numbered]
     for measures in measured:
         measures.peers = tuple(other for other in measured if other is not measures)
-        report, found = judge_rank(measures, options, clock)
+        report, found, planned = judge_rank(measures, options, clock)
+        if not plan:
+            plan = planned
         ranks.append(report)
         findings += found
     analysis = Analysis(
@@ -112,7 +115,7 @@ def analyze(
         inputs=[describe_input(source) for each in opened for source in (each.recording.source, *each.beside)],
         configuration=configuration_of(measured[0]),
         recorded_with=recorded_with(measured[0]),
-        plan=[],
+        plan=plan,
         ranks=ranks,
         findings=order(findings),
         job=measure_job(ranks) if len(ranks) > 1 else None,
@@ -212,7 +215,7 @@ def _side_by_side(
         inputs=inputs,
         configuration=ranks[0].configuration,
         recorded_with=ranks[0].recorded_with,
-        plan=[],
+        plan=next((rank.plan for rank in ranks if rank.plan), []),
         ranks=[rank.in_detail() if rank.report.rank in shown else rank.report for rank in ranks],
         findings=order([finding for rank in ranks for finding in rank.findings]),
         job=job,

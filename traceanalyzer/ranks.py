@@ -28,11 +28,12 @@ from traceanalyzer.readers.column_cache import ColumnCache
 from traceanalyzer.readers.heap import return_memory
 from traceanalyzer.readers.inputs import open_inputs
 from traceanalyzer.readers.nsys_rep import nsys_program
-from traceanalyzer.results.analysis import Configuration, Input, Positions, RankReport, RecordedWith, Series
+from traceanalyzer.results.analysis import Configuration, Input, PlanStep, Positions, RankReport, RecordedWith, Series
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.job import MissingRank
 from traceanalyzer.results.timeline import Timeline
 from traceanalyzer.results.vocabulary import Status
+from traceanalyzer.rules.priced import price
 from traceanalyzer.rules.run import check_all
 
 HIGHLIGHTS_PER_FINDING = 3
@@ -70,14 +71,18 @@ class RankOptions:
     nsys: Path | None = None
 
 
-def judge_rank(measures: Measures, options: RankOptions, clock: Stages) -> tuple[RankReport, list[Finding]]:
-    """Measure, judge and summarise one rank."""
+def judge_rank(
+    measures: Measures, options: RankOptions, clock: Stages
+) -> tuple[RankReport, list[Finding], list[PlanStep]]:
+    """Measure, judge, price and summarise one rank."""
     trace = measures.trace
     is_long = len(trace.calls) + len(trace.slices) > LONG_RECORDING
     with clock("measure"):
         _ = measures.idle  # what every rule starts from, so that its time is not blamed on the first rule
     with clock("check"):
         found = check_all(measures, options.select, options.ignore)
+    with clock("replay"):
+        found, plan = price(measures, found)
     with clock("summarise"):
         if is_long:
             return_memory()
@@ -85,7 +90,7 @@ def judge_rank(measures: Measures, options: RankOptions, clock: Stages) -> tuple
         if is_long:
             return_memory()
         report = summarise_rank(measures, timeline)
-    return report, found
+    return report, found, plan
 
 
 def _timeline(measures: Measures, findings: Sequence[Finding]) -> Timeline:
@@ -127,6 +132,7 @@ class RankPart:
         report: The report without what only a view of this one rank shows.
         detail: That, compressed.
         findings: Verdicts of all rules.
+        plan: Fixes in the order to make them.
         configuration: Settings of the run.
         recorded_with: Options of the recording.
     """
@@ -136,6 +142,7 @@ class RankPart:
     report: RankReport
     detail: bytes
     findings: list[Finding]
+    plan: list[PlanStep]
     configuration: Configuration
     recorded_with: RecordedWith
 
@@ -147,6 +154,7 @@ class RankPart:
             msgspec.structs.replace(self.report, rank=rank),
             self.detail,
             [msgspec.structs.replace(finding, rank=rank) for finding in self.findings],
+            self.plan,
             self.configuration,
             self.recorded_with,
         )
@@ -176,7 +184,7 @@ def analyze_input(name: str, options: RankOptions) -> InputPart:
         parts = []
         for trace in opened.recording.traces:
             measures = Measures(trace, Options(step_marker=options.step_marker, steps=options.steps), opened.recorder)
-            report, findings = judge_rank(measures, options, Stages())
+            report, findings, plan = judge_rank(measures, options, Stages())
             detail = _Detail(report.timeline, report.positions, report.series)
             light = msgspec.structs.replace(
                 report,
@@ -186,7 +194,7 @@ def analyze_input(name: str, options: RankOptions) -> InputPart:
             )
             packed = zlib.compress(msgspec.json.encode(detail), 1)
             settings = configuration_of(measures), recorded_with(measures)
-            parts.append(RankPart(name, trace.rank, light, packed, findings, *settings))
+            parts.append(RankPart(name, trace.rank, light, packed, findings, plan, *settings))
         return InputPart([describe_input(s) for s in (opened.recording.source, *opened.beside)], parts)
     except TraceAnalyzerError as error:
         return InputPart(error=str(error))

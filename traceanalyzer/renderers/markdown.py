@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 
 from traceanalyzer.renderers.job_text import HEAD, job_lines, job_rows, shown_ranks
-from traceanalyzer.renderers.text import cause_title, saving_text, shorten, visible
+from traceanalyzer.renderers.text import cause_title, plan_text, saving_text, shorten, visible
 from traceanalyzer.results.analysis import Analysis, DeviceReport, RankReport
 from traceanalyzer.results.answer import StepMean, answer, firing, mean_step, silence
 from traceanalyzer.results.finding import Evidence, Finding
@@ -88,6 +88,8 @@ def _findings(analysis: Analysis) -> Iterable[str]:
     several = len(analysis.ranks) > 1
     if faults:
         yield _table("Causes to fix, by saving", faults, several=several)
+    if faults and (plan := plan_text(analysis)):
+        yield escape(plan)
     if limiters:
         yield _table(
             "What bounds the step once these are fixed" if faults else "What bounds the step", limiters, several=several

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from traceanalyzer.renderers.job_text import HEAD, job_lines, job_rows, shown_ranks
-from traceanalyzer.renderers.text import cause_title, marker_hint, saving_text, visible
+from traceanalyzer.renderers.text import cause_title, marker_hint, plan_text, saving_text, visible
 from traceanalyzer.results.analysis import Analysis, RankReport
 from traceanalyzer.results.answer import StepMean, answer, firing, mean_step, silence
 from traceanalyzer.results.finding import Finding
@@ -50,6 +50,8 @@ def _parts(analysis: Analysis, width: int) -> list[RenderableType]:
     faults, limiters = firing(analysis, FindingKind.FAULT), firing(analysis, FindingKind.LIMITER)
     if faults:
         parts += [Text(""), _table("Causes to fix, by saving", faults, several=several)]
+    if faults and (plan := plan_text(analysis)):
+        parts += [Text(visible(plan))]
     if limiters:
         title = "What bounds the step once these are fixed" if faults else "What bounds the step"
         parts += [Text(""), _table(title, limiters, several=several)]

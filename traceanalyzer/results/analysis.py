@@ -85,7 +85,16 @@ class RecordedWith(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of the joint plan: the fixes applied so far, the step they give, and what limits it then."""
+    """One step of the joint plan: the fixes applied so far, the step they give, and what limits it then.
+
+    The first entry has no fixes: the step as it is, without the profiler where that was measured. All are replayed
+    together, never added.
+
+    Attributes:
+        fixes: Codes of the findings fixed, in order.
+        step_ns: Mean step then, ns.
+        limit: What keeps it from being shorter: ``gpu_busy``, ``input_supply`` or ``host``.
+    """
 
     fixes: list[str]
     step_ns: int

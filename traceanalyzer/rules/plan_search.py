@@ -122,8 +122,8 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         message=(
             f"In {len(windows)} of {judged.count} steps operators spend {format_ns(per_time)} each time choosing how "
             f"to run while the device is idle: {format_ns(per_step)} per step on average "
-            f"({format_share(per_step, judged.mean_step_ns)}). Most of it, of {format_ns(all_idle)} idle over all {judged.count} steps: "
-            f"{names}.{why}"
+            f"({format_share(per_step, judged.mean_step_ns)}). Most of it, of {format_ns(all_idle)} idle over all "
+            f"{judged.count} steps: {names}.{why}"
         ),
         observed=observed,
         evidence=evidence,
