@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from traceanalyzer.replay.trials import ANSWERS, measured_savings, measured_trials
-from traceanalyzer.results.vocabulary import Basis
+from traceanalyzer.results.finding import Finding, Saving
+from traceanalyzer.results.vocabulary import Basis, FindingKind, Status
 from traceanalyzer.rules import RULES
+from traceanalyzer.rules.priced import _tried
 
 MS = 1_000_000
 
@@ -54,6 +56,43 @@ def test_failed_and_damaged_trials_are_left_out() -> None:
     assert measured_trials({"trials": listed}) == []
     assert measured_trials({"trials": "text"}) == []
     assert measured_trials({}) == []
+
+
+def fired() -> Finding:
+    return Finding(
+        code="TA402",
+        slug="cache-emptied",
+        kind=FindingKind.FAULT,
+        status=Status.FAIL,
+        title="t",
+        message="m",
+        saving_per_step_ns=Saving(low=0, likely=30 * MS, high=40 * MS, basis=Basis.BOUND),
+    )
+
+
+def tried(unprofiled_ns: int | None, **other: Any) -> Finding:
+    (trial,) = measured_trials({"trials": [entry(**other)]})
+    return _tried(fired(), trial, unprofiled_ns)
+
+
+def test_a_measured_saving_replaces_the_estimate() -> None:
+    found = tried(82 * MS)
+    assert found.saving_per_step_ns == Saving(low=20 * MS, likely=23 * MS, high=26 * MS, basis=Basis.MEASURED)
+    assert found.status is Status.FAIL
+
+
+def test_a_change_that_measurably_saves_nothing_silences_the_finding() -> None:
+    found = tried(82 * MS, difference_ns={"low": -MS, "likely": 0, "high": MS})
+    assert found.status is Status.PASS
+    assert "no measurable saving" in found.message
+
+
+def test_a_trial_whose_unchanged_steps_lack_the_cause_decides_nothing() -> None:
+    # collections in every step made the run's steps 487 ms long; those beside the trial took 88 ms
+    found = tried(487 * MS, baseline_step_ns=88 * MS, difference_ns={"low": -MS, "likely": 0, "high": MS})
+    assert found.status is Status.FAIL
+    assert found.saving_per_step_ns == fired().saving_per_step_ns
+    assert "took 88.0 ms, those of the run 487 ms" in found.message
 
 
 def test_every_answered_code_is_a_rule() -> None:

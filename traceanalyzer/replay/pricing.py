@@ -20,7 +20,8 @@ from traceanalyzer.results.analysis import PlanStep
 from traceanalyzer.results.finding import Saving
 from traceanalyzer.results.vocabulary import PHASES, Basis
 
-# what a profiler's record of one operator or call was measured to cost the host, where the recorder timed nothing
+# assumed cost to the host of recording one operator or call, where the recorder timed no unprofiled step: the middle of
+# what such records cost; savings are stated with this and without it
 EVENT_NS = 1_000
 # consecutive steps are alike: this many count as one
 STEPS_PER_SAMPLE = 3

@@ -18,6 +18,10 @@ from traceanalyzer.rules.outcome import expected_ns
 from traceanalyzer.rules.run import order
 from traceanalyzer.units import format_ns
 
+# a trial's unchanged steps may be this much longer or shorter than the run's (a host's speed drifts by a third within
+# minutes) before they are taken for steps without the cause
+STEPS_ALIKE = 2.0
+
 
 def price(measures: Measures, findings: Sequence[Finding]) -> tuple[list[Finding], list[PlanStep]]:
     """Replace bounds by better-founded savings and plan the order of fixes.
@@ -50,7 +54,7 @@ def price(measures: Measures, findings: Sequence[Finding]) -> tuple[list[Finding
             finding = _restated(finding, _sane(found.saving), found.step_ns, said)
         trial = trials.get(finding.code)
         if trial is not None and finding.status is Status.FAIL:
-            finding = _tried(finding, trial)
+            finding = _tried(finding, trial, measures.observer.report.unprofiled_step_ns)
         priced.append(finding)
     faults = [f.code for f in priced if f.status is Status.FAIL and f.kind is FindingKind.FAULT]
     return order(priced), player.plan(faults) if player is not None else []
@@ -83,10 +87,16 @@ def _restated(finding: Finding, saving: Saving, step_ns: float, said: str) -> Fi
     )
 
 
-def _tried(finding: Finding, trial: Trial) -> Finding:
-    """State what the recorder measured; a trial too noisy to see the expected effect is said and decides nothing."""
+def _tried(finding: Finding, trial: Trial, unprofiled_ns: int | None) -> Finding:
+    """State what the recorder measured; a trial that could not see the expected effect is said and decides nothing."""
     saving, step_ns = trial.saving, float(trial.baseline_step_ns)
     what = f"Tried ({trial.changes}): "
+    if unprofiled_ns and not 1 / STEPS_ALIKE <= step_ns / unprofiled_ns <= STEPS_ALIKE:
+        strange = (
+            f"{what}the unchanged steps beside it took {format_ns(step_ns)}, those of the run "
+            f"{format_ns(unprofiled_ns)}, so it says nothing about this run."
+        )
+        return msgspec.structs.replace(finding, message=f"{finding.message} {strange}")
     if not trial.is_measurable and trial.smallest_effect_ns > expected_ns(finding.saving_per_step_ns):
         noisy = (
             f"{what}too noisy to decide, an effect below {format_ns(trial.smallest_effect_ns)} would not have shown."
