@@ -104,7 +104,7 @@ GROUPS = (
             Cause("tiny-copies", "TA304"),
             Cause("item-per-step", "TA501", ("item_removed", "callbacks_off")),
             Cause("device-sync", "TA502", ("device_sync_off",)),
-            Cause("gc-storm", "TA205", ("callbacks_off", "gc_frozen")),
+            Cause("gc-storm", "TA205", ("gc_frozen", "callbacks_off")),
             Cause("validate-every-step", "TA801", ("callbacks_off",)),
             Cause("checkpoint-every-step", "TA802", ("callbacks_off",)),
             Cause("log-every-step", "TA803", ("callbacks_off", "item_removed")),
@@ -405,8 +405,8 @@ def tried_saving(folder: Path, cause: Cause) -> tuple[str, Interval] | None:
     return None
 
 
-def replayed_saving(folder: Path, cause: Cause) -> Interval | None:
-    """Return what the finding of the cause's rule promises without looking at trials; None where it does not fire."""
+def predicted_saving(folder: Path, cause: Cause) -> tuple[str, Interval] | None:
+    """Return what the finding promises without looking at trials, and how it knows; None where it does not fire."""
     import traceanalyzer
 
     with tempfile.TemporaryDirectory() as place:
@@ -420,7 +420,8 @@ def replayed_saving(folder: Path, cause: Cause) -> Interval | None:
         saving = finding.saving_per_step_ns
         if finding.code == cause.code and saving.likely is not None:
             low = saving.likely if saving.low is None else saving.low
-            return Interval(low, saving.likely, float("inf") if saving.high is None else saving.high)
+            high = float("inf") if saving.high is None else saving.high
+            return str(saving.basis), Interval(low, saving.likely, high)
     return None
 
 
@@ -430,10 +431,10 @@ def table(options: argparse.Namespace) -> int:
     for folder in options.folders:
         for file in sorted(folder.rglob("runs.jsonl")):
             runs.update({run["key"]: run for run in map(json.loads, file.read_text().splitlines())})
-    rows = ["| cause | step with it, ms | true saving, ms | trial | trial says, ms | error | replay says, ms | error |",
-            "|---|---|---|---|---|---|---|---|"]  # fmt: skip
-    errors: dict[str, list[float]] = {"trials": [], "replay": []}
-    covered: dict[str, list[bool]] = {"trials": [], "replay": []}
+    rows = ["| cause | step with it, ms | true saving, ms | trial | says, ms | error | analysis | says, ms | error |",
+            "|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    errors: dict[str, list[float]] = {"trials": [], "replay": [], "bound": []}
+    covered: dict[str, list[bool]] = {"trials": [], "replay": [], "bound": []}
     for group in GROUPS:
         for cause in group.causes:
             truth = true_saving(runs, group, cause)
@@ -441,9 +442,11 @@ def table(options: argparse.Namespace) -> int:
             if truth is None or folder is None:
                 continue
             saved, step = truth
-            tried, replayed = tried_saving(folder, cause), replayed_saving(folder, cause)
+            tried, predicted = tried_saving(folder, cause), predicted_saving(folder, cause)
             cells = [cause.name, f"{step / 1e6:.1f}", str(saved), tried[0] if tried else "none"]
-            for kind, found in (("trials", tried[1] if tried else None), ("replay", replayed)):
+            for kind, found in (("trials", tried[1] if tried else None), predicted or ("", None)):
+                if kind != "trials":
+                    cells.append(kind)
                 if found is None:
                     cells += ["", ""]
                     continue
