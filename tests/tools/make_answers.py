@@ -1,6 +1,6 @@
 """Write the table of what each damaged file is answered.
 
-    python -m tests.tools.make_answers > tests/robustness/README.md
+python -m tests.tools.make_answers > tests/robustness/README.md
 """
 
 from __future__ import annotations
