@@ -22,7 +22,7 @@ BLOCK_BYTES = 8 << 20
 _COMPRESSED_BLOCK_BYTES = 256 << 10
 # Kineto's repetitive text shrinks 15- to 40-fold; deflate itself cannot exceed 1032-fold, which only padding reaches.
 _MAX_EXPANSION = 300
-_EXPANSION_CHECKED_FROM_BYTES = 64 << 20
+_EXPANSION_CHECKED_FROM_BYTES = 16 << 20
 _SAMPLES = 64
 _SAMPLE_BYTES = 4096
 _EDGE_BYTES = 64 << 10

@@ -71,7 +71,8 @@ class Chunks:
         self.text = b""
         while True:
             held = len(carried)
-            wanted = max(BLOCK_BYTES - held, BLOCK_BYTES // 2)
+            # as much again as is held, so that text without a border is not searched over and over
+            wanted = max(BLOCK_BYTES - held, BLOCK_BYTES // 2, held)
             buffer = self._take(held + wanted + PADDING)
             buffer[:held] = np.frombuffer(carried, dtype=np.uint8)
             got = self.stream.readinto(buffer[held : held + wanted].data)
@@ -85,10 +86,7 @@ class Chunks:
                 cut = size
             carried = buffer[cut:size].tobytes()
             buffer[cut : cut + PADDING] = 0
-            start = 0
-            while start < cut and buffer[start] in _SEPARATORS:
-                start += 1
-            yield Chunk(buffer, start, cut, not got, self.stream.done_bytes)
+            yield Chunk(buffer, _behind_separators(buffer, cut), cut, not got, self.stream.done_bytes)
             if not got:
                 return
 
@@ -102,6 +100,18 @@ class Chunks:
             if len(buffer) >= size:
                 return buffer
         return np.empty(max(size, BLOCK_BYTES + PADDING), dtype=np.uint8)
+
+
+def _behind_separators(buffer: npt.NDArray[np.uint8], size: int) -> int:
+    """Return where the first event starts; ``size`` where there is none."""
+    start = 0
+    while start < size:
+        piece = buffer[start : min(start + _LAST_WINDOW, size)].tobytes()
+        kept = piece.lstrip(_SEPARATORS)
+        start += len(piece) - len(kept)
+        if kept:
+            break
+    return start
 
 
 def last_boundary(text: Any) -> int:
