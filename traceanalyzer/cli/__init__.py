@@ -6,6 +6,7 @@ so that ``--help`` answers at once.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -49,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # numba looks for SciPy's linear algebra when the first loop is loaded, which takes a tenth of an analysis;
         # none of these commands calculates with it, and the process is theirs alone
         sys.modules.setdefault(_SCIPY_BLAS, None)  # type: ignore[arg-type]
+        # what an analysis makes lives until it ends, so that looking for garbage in it is in vain
+        gc.set_threshold(1_000_000, 50, 50)
     try:
         code = _run(words)
         sys.stdout.flush()
