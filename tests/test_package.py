@@ -33,7 +33,7 @@ def test_public_names_resolve() -> None:
 
 
 def test_demo_finds_its_sample_in_a_checkout() -> None:
-    assert sample_path() == ROOT / "sample_traces" / "workers0.pt.trace.json.gz"
+    assert sample_path() == ROOT / "sample_traces" / "labelled" / "single-process-loader"
 
 
 def test_core_needs_no_torch() -> None:
@@ -52,11 +52,11 @@ def test_wheel_holds_the_sample_and_everything_that_is_not_python(tmp_path: Path
     files = [path.relative_to(ROOT) for path in (ROOT / "traceanalyzer").rglob("*") if path.is_file()]
     expected = {str(path) for path in files if "__pycache__" not in path.parts}
     assert expected <= inside
-    assert "traceanalyzer/samples/workers0.pt.trace.json.gz" in inside
+    assert "traceanalyzer/samples/single-process-loader/run.json" in inside
     assert not any(name.startswith(("tests/", "shared/", "reports/")) for name in inside)
 
     where = "from traceanalyzer.cli.demo import sample_path; print(sample_path())"
     found = subprocess.run(
         [sys.executable, "-c", where], capture_output=True, text=True, cwd=tmp_path / "installed", check=True
     )
-    assert Path(found.stdout.strip()) == tmp_path / "installed" / "traceanalyzer/samples/workers0.pt.trace.json.gz"
+    assert Path(found.stdout.strip()) == tmp_path / "installed" / "traceanalyzer/samples/single-process-loader"

@@ -13,12 +13,13 @@ import pytest
 
 import traceanalyzer
 from tests.shared_data import ROOT
+from tests.tools.make_reports import SAMPLES as REPORTED
 from traceanalyzer.errors import TraceAnalyzerError, UsageError
 from traceanalyzer.results.analysis import Analysis
 from traceanalyzer.results.vocabulary import Cause, Status
 
-SAMPLES = sorted((ROOT / "sample_traces").glob("*.gz"))
-WORKERS0 = ROOT / "sample_traces" / "workers0.pt.trace.json.gz"
+SAMPLES = [ROOT / "sample_traces" / "labelled" / name / "rank0.pt.trace.json.gz" for name in REPORTED]
+WORKERS0 = ROOT / "sample_traces" / "labelled" / "single-process-loader" / "rank0.pt.trace.json.gz"
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,7 @@ def workers0() -> Analysis:
     return traceanalyzer.analyze(WORKERS0)
 
 
-@pytest.fixture(scope="module", params=SAMPLES, ids=lambda path: path.name.split(".")[0])
+@pytest.fixture(scope="module", params=SAMPLES, ids=lambda path: path.parent.name)
 def analysis(request: pytest.FixtureRequest) -> Analysis:
     return traceanalyzer.analyze(request.param)
 
@@ -111,13 +112,13 @@ def test_configuration_comes_from_the_recording(workers0: Analysis) -> None:
 
 
 def test_memory_events_are_noticed() -> None:
-    assert traceanalyzer.analyze(ROOT / "sample_traces" / "empty.pt.trace.json.gz").recorded_with.memory
+    assert traceanalyzer.analyze(ROOT / "sample_traces" / "labelled" / "empty-cache").recorded_with.memory
 
 
 def test_timings_name_every_stage() -> None:
     timings: dict[str, float] = {}
     traceanalyzer.analyze(WORKERS0, timings=timings)
-    assert list(timings) == ["read", "measure", "check", "summarise"]
+    assert list(timings) == ["read", "measure", "check", "replay", "summarise"]
     assert all(seconds >= 0 for seconds in timings.values())
 
 

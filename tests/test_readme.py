@@ -10,12 +10,13 @@ import typer
 
 from tests.shared_data import ROOT
 from traceanalyzer import cli
+from traceanalyzer.cli.app import make_app
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", README, re.M | re.S)
 SHELL = [body for language, body in BLOCKS if language == "sh"]
 PYTHON = [body for language, body in BLOCKS if language == "python"]
-COMMANDS = typer.main.get_command(cli.make_app()).commands  # type: ignore[attr-defined]
+COMMANDS = typer.main.get_command(make_app()).commands  # type: ignore[attr-defined]
 
 
 def options_of(command: str, *, inner: bool = True) -> set[str]:

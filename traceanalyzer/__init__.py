@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from traceanalyzer.compiled import place_compiled_code
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from traceanalyzer.results.comparison import Comparison
 
 __all__ = ["Analysis", "Comparison", "__version__", "analyze", "compare"]
+
+place_compiled_code()  # before anything imports numba
 
 _HOMES = {
     "Analysis": "traceanalyzer.results.analysis",

@@ -16,7 +16,7 @@ from traceanalyzer import __version__
 from traceanalyzer.comparison.baseline import run_of
 from traceanalyzer.comparison.compare import compare_runs
 from traceanalyzer.comparison.options import CompareOptions, parse_budget, parse_gates
-from traceanalyzer.comparison.samples import Run, load_run
+from traceanalyzer.comparison.samples import Run, load_ranks
 from traceanalyzer.errors import TraceFormatError, UsageError
 from traceanalyzer.results.analysis import Analysis, Tool
 from traceanalyzer.results.baseline import Baseline, Release
@@ -89,7 +89,7 @@ def compare(
 
 
 def load_runs(source: Source, load: LoadOptions) -> list[Run]:
-    """Turn one thing a user may name into runs; a release of a baseline can hold several.
+    """Turn one thing a user may name into runs, one per rank; a release of a baseline can hold several.
 
     Args:
         source: See ``compare``.
@@ -101,20 +101,20 @@ def load_runs(source: Source, load: LoadOptions) -> list[Run]:
     if isinstance(source, Baseline):
         return _release_runs(source, None, "baseline")
     if isinstance(source, Analysis):
-        return [load_run(source, source.inputs[0].path if source.inputs else "analysis")]
+        return load_ranks(source, source.inputs[0].path if source.inputs else "analysis")
     name = str(source)
     document = read_comparable(Path(name))
     if document is None and "@" in name and not Path(name).exists():
-        file, release = name.rsplit("@", 1)
-        held = read_comparable(Path(file))
-        if isinstance(held, Baseline):
-            return _release_runs(held, release, file)
+        for place in [at for at, letter in enumerate(name) if letter == "@"]:  # either part may hold one too
+            held = read_comparable(Path(name[:place]))
+            if isinstance(held, Baseline):
+                return _release_runs(held, name[place + 1 :], name[:place])
     if isinstance(document, Baseline):
         return _release_runs(document, None, name)
     if isinstance(document, ComparableAnalysis):
         if load.step_marker is not None or load.steps is not None:
             raise UsageError(f"{name}: an analysis cannot be analysed again with other options; name the recording")
-        return [load_run(document, name)]
+        return load_ranks(document, name)
 
     from traceanalyzer.pipeline import analyze
 
@@ -122,7 +122,7 @@ def load_runs(source: Source, load: LoadOptions) -> list[Run]:
         name, step_marker=load.step_marker, steps=load.steps, profiler=load.profiler, progress=load.progress
     )
     load.kept[name] = analysis
-    return [load_run(analysis, name)]
+    return load_ranks(analysis, name)
 
 
 def load_timeline(name: str, load: LoadOptions) -> Analysis | None:
@@ -176,6 +176,8 @@ def pick_release(baseline: Baseline, name: str | None, label: str) -> Release:
 
 def _release_runs(baseline: Baseline, name: str | None, label: str) -> list[Run]:
     release = pick_release(baseline, name, label)
+    if not release.runs:
+        raise UsageError(f"{label}: release {release.name!r} holds no run")
     return [run_of(stored, release.name) for stored in release.runs]
 
 
@@ -200,4 +202,7 @@ def baseline_releases(files: Sequence[Path]) -> list[tuple[str, list[Run]]]:
     ]
     if not releases:
         raise UsageError(f"{', '.join(str(f) for f in files)}: the baseline holds no release")
+    for name, runs in releases:
+        if not runs:
+            raise UsageError(f"{', '.join(str(f) for f in files)}: release {name!r} holds no run")
     return releases

@@ -13,11 +13,13 @@ from xml.etree import ElementTree
 
 import msgspec
 import pytest
+import typer
 
-from tests.comparison.documents import sample_document
+from tests.comparison.documents import labelled_document
 from tests.sample_analysis import sample_analysis
 from tests.shared_data import ROOT
 from traceanalyzer import cli
+from traceanalyzer.cli import app, judging
 from traceanalyzer.results.analysis import Analysis
 from traceanalyzer.results.comparison import Comparison, Verdict
 
@@ -33,12 +35,12 @@ def _error(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 @pytest.fixture
 def good() -> str:
-    return str(sample_document("good"))
+    return str(labelled_document("good"))
 
 
 @pytest.fixture
 def slow() -> str:
-    return str(sample_document("workers0"))
+    return str(labelled_document("single-process-loader"))
 
 
 def test_exit_codes_tell_regression_improvement_and_undecided_apart(good: str, slow: str) -> None:
@@ -174,7 +176,7 @@ def test_what_cannot_be_compared_is_one_line_and_exit_code_2(
     cut = tmp_path / "cut.json"
     cut.write_bytes(Path(good).read_bytes()[:-100])
     assert "not a whole document" in _error(capsys, "compare", str(cut), good)
-    assert "recorded with memory" in _error(capsys, "compare", good, str(sample_document("empty")))
+    assert "recorded with memory" in _error(capsys, "compare", good, str(labelled_document("empty-cache")))
 
 
 def _unknown_release(good: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
@@ -197,3 +199,69 @@ def test_comparing_documents_takes_half_a_second_and_starts_neither_compiler_nor
     assert "HEAVY []" in done.stdout, done.stderr
     # processor time, so that a busy machine does not fail it; twice the goal for slow ones
     assert after.children_user - before.children_user + after.children_system - before.children_system < 1.0
+
+
+def test_a_plain_comparison_is_read_like_the_option_parser_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[judging.Request] = []
+    monkeypatch.setattr("traceanalyzer.cli.judging.judge", lambda request: seen.append(request) or 0)
+    monkeypatch.setattr("traceanalyzer.cli.compare.judge", lambda request: seen.append(request) or 0)
+    for line in (
+        "a b",
+        "--base a --base=b --candidate c --candidate d",
+        "a b --gate counters --gate=step:3% --budget step<=1ms --strict --allow-different --redact",
+        "a --html h b --json - --markdown m --junit j --github=-",
+        "- b --json one --json two",
+    ):
+        words = line.split()
+        quick = judging.read_words(words)
+        assert quick is not None
+        assert app.run(["compare", *words]) == 0
+        assert seen.pop() == quick
+
+
+def test_every_option_of_compare_is_known_to_the_quick_way_or_left_to_the_parser() -> None:
+    command = typer.main.get_command(app.make_app("compare")).commands["compare"]  # type: ignore[attr-defined]
+    options = {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
+    assert options - {"--step-marker", "--steps", "--profiler", "--help"} == set(judging.QUICK_OPTIONS)
+
+
+@pytest.mark.parametrize("line", ["", "--help", "-h", "a b --html", "a b --html --json x", "a b --strict=1", "a b --x"])
+def test_what_needs_explaining_is_left_to_the_option_parser(line: str) -> None:
+    assert judging.read_words(line.split()) is None
+
+
+def test_redacted_reports_name_no_folder_and_no_user(good: str, slow: str, tmp_path: Path) -> None:
+    home = tmp_path / "home" / "jane_roe" / "runs"
+    home.mkdir(parents=True)
+    base, candidate = home / "good.json", home / "slow.json"
+    base.write_bytes(Path(good).read_bytes())
+    candidate.write_bytes(Path(slow).read_bytes())
+    names = {kind: tmp_path / f"out.{kind}" for kind in ("html", "json", "markdown", "junit", "github")}
+    words = [word for kind, path in names.items() for word in (f"--{kind}", str(path))]
+    assert cli.main(["compare", str(base), str(candidate), "--redact", *words]) == 1
+    plain = Comparison.from_json(_compared(base, candidate, tmp_path))
+    redacted = Comparison.from_json(names["json"].read_bytes())
+    assert redacted.candidate.labels == ["/redacted/slow.json"]
+    assert [(t.name, t.p, t.verdict) for t in redacted.tests] == [(t.name, t.p, t.verdict) for t in plain.tests]
+    for path in names.values():
+        assert "jane_roe" not in path.read_text()
+
+
+def _compared(base: Path, candidate: Path, folder: Path) -> bytes:
+    path = folder / "plain.json"
+    cli.main(["compare", str(base), str(candidate), "--json", str(path)])
+    assert b"jane_roe" in path.read_bytes()
+    return path.read_bytes()
+
+
+def test_a_redacted_baseline_holds_no_folder_and_compares_the_same(good: str, slow: str, tmp_path: Path) -> None:
+    home = tmp_path / "home" / "jane_roe"
+    home.mkdir(parents=True)
+    run = home / "good.json"
+    run.write_bytes(Path(good).read_bytes())
+    held = tmp_path / "held.json"
+    assert cli.main(["baseline", "update", str(held), str(run), "--redact"]) == 0
+    assert b"jane_roe" not in held.read_bytes()
+    assert str(tmp_path).encode() not in held.read_bytes()
+    assert cli.main(["baseline", "check", str(held), good]) == 0
+    assert cli.main(["baseline", "check", str(held), slow]) == 1

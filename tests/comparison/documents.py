@@ -9,7 +9,7 @@ from pathlib import Path
 import traceanalyzer
 from tests.shared_data import shared
 
-SAMPLES = Path(__file__).parents[2] / "sample_traces"
+SAMPLES = Path(__file__).parents[2] / "sample_traces" / "labelled"
 
 
 @lru_cache(maxsize=1)
@@ -18,9 +18,15 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 
 @cache
+def labelled_document(name: str) -> Path:
+    """Return the analysis of a recording in ``sample_traces``, without what its run folder says about it."""
+    return _analysed(SAMPLES / name / "rank0.pt.trace.json.gz", name)
+
+
+@cache
 def sample_document(name: str) -> Path:
-    """Return the analysis of a recording in ``sample_traces``."""
-    return _analysed(SAMPLES / f"{name}.pt.trace.json.gz", name)
+    """Return the analysis of one of the first H200 recordings; skips where they are absent."""
+    return shared_document(f"traces/h200/{name}.pt.trace.json.gz")
 
 
 @cache

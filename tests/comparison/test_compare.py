@@ -11,7 +11,7 @@ import pytest
 
 import traceanalyzer
 from tests.benchmarks.gate_study import add_copy, add_gap, add_item, slow_host, stretch_kernels
-from tests.comparison.documents import sample_document, shared_document
+from tests.comparison.documents import labelled_document, sample_document, shared_document
 from traceanalyzer.comparison.compare import compare_runs
 from traceanalyzer.comparison.samples import Run, load_run, select_steps
 from traceanalyzer.errors import UsageError
@@ -29,7 +29,7 @@ def _test(comparison: Comparison, family: Family, name: str) -> Outcome:
 
 
 def test_a_recording_against_itself_is_no_regression_and_no_improvement() -> None:
-    comparison = traceanalyzer.compare(sample_document("good"), sample_document("good"))
+    comparison = traceanalyzer.compare(labelled_document("good"), labelled_document("good"))
     assert comparison.verdict in (Verdict.NO_CHANGE, Verdict.INCONCLUSIVE)
     assert {t.verdict for t in comparison.tests if t.family is not Family.ADVISORY} <= {
         Verdict.NO_CHANGE,
@@ -38,14 +38,14 @@ def test_a_recording_against_itself_is_no_regression_and_no_improvement() -> Non
 
 
 def test_a_loader_in_the_training_process_is_named_by_its_input_wait() -> None:
-    comparison = traceanalyzer.compare(sample_document("good"), sample_document("workers0"))
+    comparison = traceanalyzer.compare(labelled_document("good"), labelled_document("single-process-loader"))
     assert comparison.verdict is Verdict.REGRESSION
     assert ("idle cause", "input_wait") in _named(comparison)
     assert not [name for family, name in _named(comparison) if family == "counter"]
 
 
 def test_the_way_back_is_an_improvement() -> None:
-    comparison = traceanalyzer.compare(sample_document("workers0"), sample_document("good"))
+    comparison = traceanalyzer.compare(labelled_document("single-process-loader"), labelled_document("good"))
     assert comparison.verdict is Verdict.IMPROVEMENT
     assert comparison.regressions == []
     assert _test(comparison, Family.CAUSE, "input_wait").verdict is Verdict.IMPROVEMENT
@@ -192,7 +192,7 @@ def test_every_large_kernel_family_is_named_when_kernels_take_five_percent_longe
 
 
 def test_a_recording_without_gpu_activity_cannot_be_compared() -> None:
-    document = read_comparable(sample_document("good"))
+    document = read_comparable(labelled_document("good"))
     bare = msgspec.structs.replace(
         document,
         ranks=[msgspec.structs.replace(r, devices=[]) for r in document.ranks],  # type: ignore[union-attr]
@@ -202,7 +202,7 @@ def test_a_recording_without_gpu_activity_cannot_be_compared() -> None:
 
 
 def _run() -> Run:
-    document = read_comparable(sample_document("good"))
+    document = read_comparable(labelled_document("good"))
     return load_run(document, "good")  # type: ignore[arg-type]
 
 
@@ -239,12 +239,12 @@ def test_ten_percent_of_idle_is_found_with_five_runs_a_side_that_differ_by_two_p
 
 
 def test_the_frame_has_one_row_per_test_in_the_document_s_order() -> None:
-    comparison = traceanalyzer.compare(sample_document("good"), sample_document("workers0"))
+    comparison = traceanalyzer.compare(labelled_document("good"), labelled_document("single-process-loader"))
     frame = comparison.frame()
     assert frame["name"].tolist() == [t.name for t in comparison.tests]
     assert frame.loc[frame["verdict"] == "regression", "name"].tolist()[0] == comparison.tests[0].name
 
 
 def test_the_document_survives_json() -> None:
-    comparison = traceanalyzer.compare(sample_document("good"), sample_document("workers0"))
+    comparison = traceanalyzer.compare(labelled_document("good"), labelled_document("single-process-loader"))
     assert Comparison.from_json(comparison.to_json()) == comparison

@@ -9,7 +9,7 @@ import pytest
 # pytester forgets modules first imported inside a test, and NumPy cannot be loaded twice
 import traceanalyzer.gate
 import traceanalyzer.pipeline  # noqa: F401
-from tests.comparison.documents import sample_document
+from tests.comparison.documents import SAMPLES, labelled_document
 
 pytest_plugins = ["pytester"]
 
@@ -34,7 +34,7 @@ def _run(project: pytest.Pytester, recording: Path, *arguments: str, options: st
 
 
 def test_a_recording_equal_to_its_baseline_passes_and_a_regression_fails_naming_it(project: pytest.Pytester) -> None:
-    good, slow = sample_document("good"), sample_document("workers0")
+    good, slow = labelled_document("good"), labelled_document("single-process-loader")
     _run(project, good, "--update-gap-baselines").assert_outcomes(passed=1)
     assert (project.path / "held" / "train.json").is_file()
     _run(project, good).assert_outcomes(passed=1)
@@ -43,8 +43,15 @@ def test_a_recording_equal_to_its_baseline_passes_and_a_regression_fails_naming_
     failed.stdout.fnmatch_lines(["*Regression:*", "*idle cause: idle from input_wait*"])
 
 
+def test_recordings_are_taken_as_they_are(project: pytest.Pytester) -> None:
+    good, slow = (SAMPLES / name / "rank0.pt.trace.json.gz" for name in ("good", "single-process-loader"))
+    _run(project, good, "--update-gap-baselines").assert_outcomes(passed=1)
+    _run(project, good).assert_outcomes(passed=1)
+    _run(project, slow).assert_outcomes(failed=1)
+
+
 def test_options_of_the_call_reach_the_comparison(project: pytest.Pytester) -> None:
-    good, slow = sample_document("good"), sample_document("workers0")
+    good, slow = labelled_document("good"), labelled_document("single-process-loader")
     _run(project, good, "--update-gap-baselines").assert_outcomes(passed=1)
     _run(project, slow, options=", gates=['counters']").assert_outcomes(passed=1)
     _run(project, good, options=", budgets=['step<=1ms']").assert_outcomes(failed=1)
@@ -58,6 +65,6 @@ def test_without_a_baseline_the_test_says_how_to_name_one(project: pytest.Pytest
 
 
 def test_a_missing_baseline_is_one_clear_error(project: pytest.Pytester) -> None:
-    result = _run(project, sample_document("good"))
+    result = _run(project, labelled_document("good"))
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*held*train.json*no such file*"])

@@ -10,13 +10,16 @@ import gzip
 import itertools
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.shared_data import ROOT
-from traceanalyzer.comparison.baseline import run_of
+from traceanalyzer import cli
+from traceanalyzer.comparison.baseline import run_of, update_baseline
 from traceanalyzer.comparison.compare import compare_runs
-from traceanalyzer.comparison.samples import Run
+from traceanalyzer.comparison.samples import Run, select_steps
 from traceanalyzer.results.baseline import Baseline
 from traceanalyzer.results.comparison import Verdict
 
@@ -54,3 +57,22 @@ def test_four_runs_against_four_with_one_more_copy_per_step_name_the_copy() -> N
     comparison = compare_runs(list(idle[:4]), worse)
     assert comparison.verdict is Verdict.REGRESSION
     assert comparison.regressions[0].name == "h2d"
+
+
+def test_the_compressed_baseline_is_compared_as_it_lies_there() -> None:
+    assert cli.main(["compare", f"{RUNS}@idle host", f"{RUNS}@loaded host"]) == 0
+
+
+def test_a_compressed_document_cut_short_is_one_clear_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cut = tmp_path / "cut.json.gz"
+    cut.write_bytes(RUNS.read_bytes()[:-1000])
+    assert cli.main(["compare", str(cut), str(RUNS)]) == 2
+    assert "damaged gzip" in capsys.readouterr().err
+
+
+def test_runs_of_a_release_share_the_steps_whose_positions_are_kept() -> None:
+    long = select_steps(runs()["idle host"][0], np.tile(np.arange(7), 10))
+    one, _ = update_baseline(Baseline(releases=[]), [long], "one")
+    four, _ = update_baseline(Baseline(releases=[]), [long] * 4, "four")
+    assert [len(run.interval_ns[0]) for run in one.releases[0].runs] == [50]
+    assert [len(run.interval_ns[0]) for run in four.releases[0].runs] == [12] * 4

@@ -208,6 +208,22 @@ def test_asking_the_loader_again_after_it_ran_out_is_an_epoch_edge() -> None:
     assert classes(steps_of(b)) == ["steady", "steady", "episodic", "steady", "steady", "steady"]
 
 
+def with_memory_cleared(numbers: tuple[int, ...], *, frees_after: bool = True) -> list[str]:
+    """Six steps; in some of them a collection, and device memory given back just before or just after it."""
+    b = loop(6)
+    for number in numbers:
+        b.garbage_collection(number * 100 + 60, number * 100 + 70)
+        free = number * 100 + (71 if frees_after else 58)
+        b.call("cudaFree", free, free + 1)
+    return classes(steps_of(b))
+
+
+def test_collecting_garbage_and_giving_memory_back_is_an_epochs_edge_unless_most_steps_do() -> None:
+    assert with_memory_cleared((2,)) == ["steady", "steady", "episodic", "steady", "steady", "steady"]
+    assert with_memory_cleared((1, 2, 3, 4)) == ["steady"] * 6
+    assert with_memory_cleared((2,), frees_after=False) == ["steady"] * 6
+
+
 def test_the_last_smaller_batch_is_episodic_but_varying_batches_are_not() -> None:
     def with_batches(sizes: list[int]) -> list[str]:
         b = loop(len(sizes))

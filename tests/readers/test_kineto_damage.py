@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.readers.test_kineto_spellings import OPERATOR, read, span
 from tests.shared_data import shared
 from traceanalyzer.model.trace import Trace
-from traceanalyzer.readers import files, open_recording
+from traceanalyzer.readers import kineto_chunks, open_recording
 
 UNREADABLE = "unreadable text among the events"
 
@@ -80,7 +80,7 @@ def test_events_on_both_sides_of_damage_survive(tmp_path: Path) -> None:
 
 
 def test_damage_costs_no_neighbour_at_a_block_border(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files.Stream.read, "__defaults__", (700,))
+    monkeypatch.setattr(kineto_chunks, "BLOCK_BYTES", 700)
     text = json.dumps({"traceEvents": kernels(200), "deviceProperties": [{"id": 0, "name": "G"}, {"id": 1}]})
     damaged = text.replace('"name": "kernel 77"', '"name": kernel 77"')
     trace = read_text(tmp_path, damaged)
@@ -100,12 +100,12 @@ def test_any_block_size_gives_the_same_columns(
         events[21]["name"] = 'x}, {"ph": "X"'
     path = tmp_path_factory.mktemp("t") / "trace.json"
     path.write_text(json.dumps({"a": 1, "traceEvents": events, "z": {"name": [{"id": 1}, {"id": 2}]}}, indent=indent))
-    original = files.Stream.read.__defaults__
-    files.Stream.read.__defaults__ = (block,)
+    original = kineto_chunks.BLOCK_BYTES
+    kineto_chunks.BLOCK_BYTES = block
     try:
         trace = open_recording(path).traces[0]
     finally:
-        files.Stream.read.__defaults__ = original
+        kineto_chunks.BLOCK_BYTES = original
     assert trace.activities.start_ns.tolist() == [10_000 * i for i in range(40)]
     assert not trace.integrity.dropped
     assert not trace.integrity.notes

@@ -16,7 +16,7 @@ import pytest
 from tests.readers.test_kineto_spellings import OPERATOR, span
 from traceanalyzer import readers
 from traceanalyzer.errors import TraceFormatError
-from traceanalyzer.readers import files, kineto, open_recording
+from traceanalyzer.readers import files, kineto, kineto_chunks, open_recording
 from traceanalyzer.readers.files import Stream, fingerprint, read_head
 
 TRACE = json.dumps({"schemaVersion": 1, "traceEvents": [OPERATOR]}).encode()
@@ -188,7 +188,7 @@ def test_progress_ends_at_the_size_of_the_file(tmp_path: Path) -> None:
 
 
 def test_memory_stays_near_the_size_of_the_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Stream.read, "__defaults__", (256 << 10,))
+    monkeypatch.setattr(kineto_chunks, "BLOCK_BYTES", 256 << 10)
     operator = json.dumps(
         span("cpu_op", "aten::add", 12345.678, 1.5, **{"External id": 1, "Ev Idx": 7, "a" * 40: "b" * 40})
     )

@@ -212,7 +212,7 @@ def test_a_snapshot_alone_is_a_report_about_memory(tmp_path: Path) -> None:
 
 
 def test_more_snapshots_than_recordings_are_refused(tmp_path: Path) -> None:
-    trace = Path(__file__).parents[2] / "sample_traces" / "good.pt.trace.json.gz"
+    trace = Path(__file__).parents[2] / "sample_traces" / "labelled" / "good" / "rank0.pt.trace.json.gz"
     first, second = write(tmp_path / "a.pickle", simple()), write(tmp_path / "b.pickle", [segment(1, [block(3)])])
     with pytest.raises(UsageError, match="more memory snapshots"):
         open_inputs([str(trace), str(first), str(second)])

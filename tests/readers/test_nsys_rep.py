@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.readers.nsys_exports import small_export
+from traceanalyzer.cli import main
 from traceanalyzer.errors import TraceFormatError, UsageError
 from traceanalyzer.readers import nsys_rep
 
@@ -138,3 +140,17 @@ def test_the_newest_of_several_installed_versions_is_taken(tmp_path: Path, monke
         stand_in(folder, tmp_path)
     monkeypatch.setattr(nsys_rep, "_INSTALL_FOLDERS", (f"{tmp_path}/*/bin",))
     assert nsys_rep.find_nsys() == tmp_path / "2025.10.1" / "bin" / "nsys"
+
+
+def test_the_program_named_on_the_command_line_exports_the_report(tmp_path: Path, report: Path) -> None:
+    program = stand_in(tmp_path, small_export().folder(tmp_path / "made", "parquet"))
+    assert main(["analyze", str(report), "--nsys", str(program), "--json", str(tmp_path / "out.json")]) == 0
+    assert calls(tmp_path) == ["export --type parquetdir"]
+    assert json.loads((tmp_path / "out.json").read_text())["inputs"][0]["format"] == nsys_rep.NAME
+
+
+def test_a_program_named_on_the_command_line_that_is_absent_is_one_line(
+    tmp_path: Path, report: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["analyze", str(report), "--nsys", str(tmp_path / "absent")]) == 2
+    assert "no nsys program there" in capsys.readouterr().err

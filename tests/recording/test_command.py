@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -78,3 +79,19 @@ def test_a_wrong_option_is_one_line_and_exit_code_2(
 def test_faults_are_listed_with_their_codes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["faults"]) == 0
     assert "pageable               TA301" in capsys.readouterr().out
+
+
+def test_several_devices_are_recorded_by_one_process_each(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    started: list[list[str]] = []
+
+    def run(command: list[str], check: bool) -> subprocess.CompletedProcess[str]:
+        started.append(command)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert main(["yolo", "--device=0,1", "--batch=8", "--no-amp", f"--out={tmp_path / 'RUN'}"]) == 0
+    assert started[0][1:5] == ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    assert started[0][5:] == [
+        "-m", "traceanalyzer.recording", "yolo", f"--out={tmp_path / 'RUN'}", "--batch=8", "--device=0,1", "--no-amp",
+    ]  # fmt: skip

@@ -79,6 +79,19 @@ def test_phases_nest_as_the_trainer_runs_them(run: Path) -> None:
         assert inside(phase, "step")
 
 
+def test_the_time_between_epochs_is_a_range_outside_the_steps(run: Path) -> None:
+    found = annotations(run)
+    markers = sorted(event["ts"] for event in found if event["name"].startswith("ProfilerStep#"))
+    edges = [event for event in found if event["name"] == "epoch_edge" and event["ts"] >= markers[0]]
+    document = json.loads((run / "run.json").read_text())
+    recording = document["recordings"][0]
+    numbers = range(recording["first_step"], recording["first_step"] + recording["steps"])
+    last_of_epoch = [number for number in numbers if number % 6 == 5]
+    assert len(edges) == len(last_of_epoch)
+    assert not any(within(edge, found, "step") for edge in edges)
+    assert all(within(event, found, "epoch_edge") for event in found if event["name"] == "validate")
+
+
 def test_the_settings_in_effect_are_in_the_document(run: Path) -> None:
     document = json.loads((run / "run.json").read_text())
     assert document["state"] == "complete"

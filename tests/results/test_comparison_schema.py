@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 import traceanalyzer
-from tests.comparison.documents import sample_document
+from tests.comparison.documents import labelled_document
 from tests.shared_data import ROOT
 from traceanalyzer import cli
 from traceanalyzer.results.json_schema import DOCUMENTS, KEPT_IN, document_schema, schema_text
@@ -23,8 +23,8 @@ def test_the_kept_schema_is_up_to_date_and_a_schema(document: str) -> None:
 
 
 def test_a_comparison_and_a_baseline_validate(tmp_path: Path) -> None:
-    comparison = traceanalyzer.compare(sample_document("good"), sample_document("workers0"))
+    comparison = traceanalyzer.compare(labelled_document("good"), labelled_document("single-process-loader"))
     jsonschema.validate(json.loads(comparison.to_json()), document_schema("comparison"))
     held = tmp_path / "held.json"
-    assert cli.main(["baseline", "update", str(held), str(sample_document("good"))]) == 0
+    assert cli.main(["baseline", "update", str(held), str(labelled_document("good"))]) == 0
     jsonschema.validate(json.loads(held.read_bytes()), document_schema("baseline"))

@@ -36,7 +36,7 @@ def test_hand_made_documents_validate(make: Any) -> None:
 
 
 def test_document_of_a_recording_validates() -> None:
-    VALIDATOR.validate(document(traceanalyzer.analyze(ROOT / "sample_traces" / "good.pt.trace.json.gz")))
+    VALIDATOR.validate(document(traceanalyzer.analyze(ROOT / "sample_traces" / "labelled" / "good")))
 
 
 def test_every_key_is_always_present_even_where_nothing_was_measured() -> None:

@@ -71,7 +71,7 @@ def test_a_cut_recording_gives_the_numbers_of_its_whole_events(tmp_path: Path, p
 
 @pytest.mark.parametrize("percent", range(5, 100, 10))
 def test_a_cut_real_recording_is_answered(tmp_path: Path, percent: int) -> None:
-    sample = next(iter(Path(__file__).parents[2].glob("sample_traces/good*"))).read_bytes()
+    sample = next(iter(Path(__file__).parents[2].glob("sample_traces/labelled/good/*.gz"))).read_bytes()
     analysis = traceanalyzer.analyze(write_text(tmp_path, sample[: len(sample) * percent // 100], "cut.json.gz"))
     assert_plausible(analysis)
     assert analysis.ranks[0].integrity.verdict != "complete"

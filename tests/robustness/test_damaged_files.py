@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.robustness.answers import CommandLine
-from tests.shared_data import shared, shared_files
+from tests.shared_data import ROOT, shared, shared_files
+from tests.tools.make_answers import table
 
 pytestmark = pytest.mark.shared
 
@@ -67,3 +68,9 @@ def test_every_file_has_its_answer() -> None:
     if not files:
         pytest.skip("the damaged files are not beside the checkout")
     assert files == ANSWERS.keys() | REFUSALS.keys()
+
+
+def test_the_page_of_answers_is_up_to_date() -> None:
+    if not shared_files("bad_inputs/*"):
+        pytest.skip("the damaged files are not beside the checkout")
+    assert (ROOT / "tests/robustness/README.md").read_text() == table()

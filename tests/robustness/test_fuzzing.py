@@ -25,7 +25,9 @@ SECONDS = 25
 
 
 def test_inputs_damaged_by_chance_are_answered() -> None:
-    fuzz.answer(next(iter(Path(__file__).parents[2].glob("sample_traces/good*"))))  # compiles outside the time limits
+    fuzz.answer(
+        next(iter(Path(__file__).parents[2].glob("sample_traces/labelled/good/*.gz")))
+    )  # compiles outside the time limits
     answers, failed = fuzz.run(1, 400, None, SECONDS)
     assert not failed, f"make one again with: python -m tests.tools.fuzz --inputs 1 --seed {failed[0]}"
     assert min(answers["complete"], answers["partial"], answers["refused"]) > 0
@@ -35,6 +37,16 @@ def test_inputs_damaged_by_chance_are_answered() -> None:
 def test_an_input_can_be_made_again_from_its_number(tmp_path: Path, number: int) -> None:
     first = fuzz.make_input(number, tmp_path).read_bytes()
     assert fuzz.make_input(number, tmp_path).read_bytes() == first
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        7001700,  # a memory curve whose events all came at one moment
+    ],
+)
+def test_inputs_once_answered_wrongly_are_answered(tmp_path: Path, number: int) -> None:
+    assert fuzz.answer(fuzz.make_input(number, tmp_path), html=True)
 
 
 times = st.one_of(st.integers(T, T + 3000), st.floats(T, T + 3000), st.sampled_from(HOSTILE_VALUES))

@@ -13,6 +13,7 @@ import pytest
 
 import traceanalyzer.rules as package
 from tests.rules.support import empty, healthy
+from tests.tools import rule_pages
 from traceanalyzer.errors import UsageError
 from traceanalyzer.measures import Measures
 from traceanalyzer.results.finding import Finding
@@ -96,8 +97,20 @@ def test_explain_refuses_an_unknown_rule_in_one_line() -> None:
         catalogue.explain("TA999")
 
 
-def test_the_catalogue_page_is_up_to_date() -> None:
-    check_golden(FOLDER / "README.md", catalogue.catalogue_markdown())
+def test_the_catalogue_and_every_rules_page_are_up_to_date() -> None:
+    if os.environ.get(UPDATE):
+        rule_pages.main()
+    for path, text in rule_pages.pages().items():
+        assert path.read_text(encoding="utf-8") == text, f"{path.name}: run python -m tests.tools.rule_pages"
+    assert rule_pages.strangers() == []
+
+
+@every_rule
+def test_a_page_gives_the_source_of_each_threshold(rule: RuleModule) -> None:
+    page = catalogue.explain(rule.META.code)
+    for name, value in thresholds_dict(rule.Thresholds()).items():
+        line = next(line for line in page.splitlines() if line.startswith(f"- `{name}` = {value}: "))
+        assert len(line.split(": ", 1)[1]) > 15
 
 
 @every_rule

@@ -12,12 +12,14 @@ from traceanalyzer.results.vocabulary import FindingKind, Status
 from traceanalyzer.rules import grid_too_small as rule
 
 
-def running(small_us: float, blocks: int = 25) -> Measures:
+def running(small_us: float, blocks: int = 25, inside: str | None = None) -> Measures:
     """A kernel of few blocks, then one of many, on a device of 100 multiprocessors."""
     builder = TraceBuilder(devices=[Device(0, "GPU", multiprocessors=100)])
     for number in range(5):
         at = number * LENGTH
         builder.step(number, at, at + LENGTH)
+        if inside:
+            builder.annotation(inside, at, at + 0.5)
         builder.kernel("small", at, at + small_us, launch=(at, at), grid_blocks=blocks)
         builder.kernel("large", at + small_us, at + LENGTH, launch=(at + 1, at + 2), grid_blocks=5_000)
     return Measures(builder.build())
@@ -65,3 +67,14 @@ def _without_grids() -> Measures:
     builder = TraceBuilder(devices=[Device(0, "GPU", multiprocessors=100)])
     builder.kernel("gemm", 10, 100, launch=(0, 5))
     return Measures(builder.build())
+
+
+@pytest.mark.parametrize("name", ["validate", "phase:validate", "checkpoint"])
+def test_small_kernels_of_a_validation_say_nothing_about_the_training_step(name: str) -> None:
+    finding = judge(rule, running(8_000, inside=name))
+    assert finding.status is Status.PASS
+    assert finding.observed["share_of_kernel_time"] == 0
+
+
+def test_small_kernels_of_the_forward_pass_count() -> None:
+    assert judge(rule, running(8_000, inside="forward")).status is Status.FAIL

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
+import pickle
+import re
 from functools import lru_cache
 
 import pytest
 
+import traceanalyzer
 from tests.shared_data import shared
 from traceanalyzer.measures import Measures
 from traceanalyzer.readers import open_recording
@@ -65,6 +69,14 @@ def test_without_loader_ranges_the_wait_between_step_ranges_is_found(name: str) 
     assert 130e6 < findings_of(name)[0].saving_per_step_ns.likely < 193e6  # type: ignore[operator]
 
 
+def test_matrix_work_is_split_by_precision_and_tensor_cores() -> None:
+    found = {f.code: f for f in findings_of(h200("good"))}["TA601"]
+    # by the kernels' names: 29.2 % of kernel time is matrix work and 27.1 % runs on tensor cores
+    assert found.observed["matrix_share_of_kernel_time"] == pytest.approx(0.292, abs=0.002)
+    assert found.observed["tensor_core_share_of_matrix_time"] == pytest.approx(0.271 / 0.292, abs=0.01)
+    assert found.observed["matrix_fp16_share"] > 0.9  # type: ignore[operator]
+
+
 def test_an_emptied_cache_is_found_and_its_calls_are_not_called_churn() -> None:
     assert firing(h200("empty")) == ["TA402"]
     finding = findings_of(h200("empty"))[0]
@@ -99,6 +111,10 @@ def test_new_shapes_in_every_step_are_plan_search() -> None:
     assert 7.7e9 < finding.saving_per_step_ns.likely * 4 < 7.95e9  # type: ignore[operator]
     assert finding.observed["aten::convolution_backward_ns"] == pytest.approx(4.4e9, rel=0.02)
     assert finding.observed["aten::cudnn_convolution_ns"] == pytest.approx(3.5e9, rel=0.02)
+    # the operators' own host time, and all idle time of the device
+    assert finding.observed["aten::convolution_backward_own_host_ns"] == pytest.approx(4.42e9, abs=0.005e9)
+    assert finding.observed["aten::cudnn_convolution_own_host_ns"] == pytest.approx(3.52e9, abs=0.005e9)
+    assert finding.observed["idle_ns"] == pytest.approx(8.47e9, abs=0.01e9)
 
 
 def test_the_epochs_smaller_last_batch_is_plan_search_and_the_fix_says_drop_it() -> None:
@@ -146,3 +162,65 @@ def test_a_published_healthy_recording_raises_nothing(name: str) -> None:
 )
 def test_no_rule_breaks_on_recordings_of_other_tools_and_devices(name: str) -> None:
     assert [f.code for f in findings_of(name) if f.status is Status.ERROR] == []
+
+
+FRAG = "traces/h200/frag.memory_snapshot.pickle.gz"
+
+
+@lru_cache(maxsize=1)
+def with_snapshot() -> tuple[Finding, ...]:
+    """Findings of the recording with varying shapes, its memory snapshot beside it."""
+    return tuple(traceanalyzer.analyze([shared(h200("frag")), shared(FRAG)]).findings)
+
+
+def test_beside_the_snapshot_plan_search_still_comes_first_and_fragmentation_second() -> None:
+    firing_there = [f.code for f in with_snapshot() if f.status is Status.FAIL and f.kind is FindingKind.FAULT]
+    assert firing_there == ["TA202", "TA404"]
+
+
+def test_the_snapshots_history_really_lacks_the_retries_and_the_limit_and_the_finding_says_so() -> None:
+    # read with the standard library alone: the ring of 40,000 events is full and holds the last 8.7 of 43 seconds,
+    # and in them no memory goes back to the driver before some is taken; nothing else in the file counts retries
+    with gzip.open(shared(FRAG)) as file:
+        snapshot = pickle.load(file)
+    (events,) = [trace for trace in snapshot["device_traces"] if trace]
+    assert len(events) == 40_000
+    actions = [event["action"] for event in events]
+    assert actions.index("segment_free") > max(at for at, a in enumerate(actions) if a == "segment_alloc")
+    assert "oom" not in actions
+    begin = min(note["time_us"] for note in snapshot["external_annotations"])
+    assert 30e6 < events[0]["time_us"] - begin < 32e6
+    assert set(snapshot) == {"segments", "device_traces", "allocator_settings", "external_annotations"}
+    assert not [name for name in snapshot["allocator_settings"] if "fraction" in name or "retries" in name]
+
+    found = {f.code: f for f in with_snapshot()}
+    assert found["TA403"].status is Status.PASS
+    assert found["TA403"].observed["retries"] == 0
+    assert "earlier retries left no trace" in found["TA403"].message
+    assert "nor a limit on this process" in found["TA403"].message
+    # 163 segments of 17,624 MiB go back after the last step: they were reserved all the time
+    freed = sum(event["size"] for event in events if event["action"] == "segment_free")
+    taken = sum(event["size"] for event in events if event["action"] == "segment_alloc")
+    left = sum(segment["total_size"] for segment in snapshot["segments"])
+    assert found["TA403"].observed["reserved_when_history_begins_bytes"] == left + freed - taken
+
+
+def test_every_device_free_of_an_emptied_cache_is_tied_to_it() -> None:
+    finding = next(f for f in findings_of(h200("empty")) if f.code == "TA402")
+    frees = finding.observed["frees_per_step"] * finding.observed["steps"]  # type: ignore[operator]
+    assert round(frees) == 527
+    assert finding.observed["steps"] == 5
+    assert "torch.cuda.empty_cache()" in finding.message
+
+
+def test_an_emptied_cache_is_tied_to_its_line_where_the_recording_holds_stacks() -> None:
+    finding = next(f for f in findings_of("traces/public/tracelens/mi300_ddp_resnet18.json.gz") if f.code == "TA402")
+    assert finding.observed["where"] == "train_single_gpu.py(41): main"
+
+
+def test_with_python_stacks_every_finding_that_fires_gives_code_locations() -> None:
+    firing_there = [f for f in findings_of(h200("stack_mem")) if f.status is Status.FAIL]
+    assert firing_there
+    for finding in firing_there:
+        located = [place for place in finding.evidence if place.where and re.search(r"\.py[:(]\d+", place.where)]
+        assert len(located) > len(finding.evidence) / 2, finding.code

@@ -7,7 +7,7 @@ import pytest
 import traceanalyzer
 from tests.builders import TraceBuilder
 from tests.rules.support import LENGTH, empty, healthy, judge, likely_us, loop, work
-from tests.shared_data import ROOT
+from tests.shared_data import shared
 from traceanalyzer.measures import Measures
 from traceanalyzer.results.vocabulary import Status
 from traceanalyzer.rules import loader_in_main_process, plan_search
@@ -51,9 +51,10 @@ def test_a_validation_loader_without_workers_is_named_in_the_fix() -> None:
     assert "validation loader workers" in judge(rule, fires()).fix[0]
 
 
+@pytest.mark.shared
 def test_the_larger_part_comes_first_in_the_fix() -> None:
     # during validation operators search for plans for 1.19 s here, and the loader takes 0.22 s
-    analysis = traceanalyzer.analyze(ROOT / "sample_traces" / "boundary.pt.trace.json.gz")
+    analysis = traceanalyzer.analyze(shared("traces/h200/boundary.pt.trace.json.gz"))
     finding = next(f for f in analysis.findings if f.code == "TA801")
     assert "input shapes" in finding.fix[0]
     assert "validation loader workers" in finding.fix[1]

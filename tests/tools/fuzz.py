@@ -1,10 +1,13 @@
 """Analyse recordings damaged by chance until one is answered wrongly.
 
     python -m tests.tools.fuzz --inputs 20000 --seed 1 --keep FOLDER
+    python -m tests.tools.fuzz --oracle --inputs 20000
+
+With ``--oracle`` every input is a Kineto file that both parsers read, and what fails is that they differ in a byte.
 
 Every input is made from its number, so that a failure can be made again: ``--seed N --inputs 1``. What fails (another
-error than the tool's own, a warning, a contradiction between numbers, ten seconds without an answer) is kept in the
-folder under its number, with the traceback beside it.
+error than the tool's own, a warning, a contradiction between numbers, ten seconds of processor time without an answer)
+is kept in the folder under its number, with the traceback beside it.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from pathlib import Path
 from types import FrameType
 
 import traceanalyzer
+from tests.parsers import difference, make_recording
 from tests.robustness.invariants import assert_plausible
 from tests.robustness.mutation import mutate_kineto, mutate_nsys
 from traceanalyzer.errors import TraceAnalyzerError
@@ -30,6 +34,11 @@ from traceanalyzer.renderers.markdown import render_markdown
 
 LONGEST_SECONDS = 10
 HTML_EVERY = 100
+BLOCKS = (None, 300, None, 4000, None)  # bytes; None is what the reader uses
+
+
+class DisagreementError(AssertionError):
+    """The two Kineto parsers read one input differently."""
 
 
 class HangError(Exception):
@@ -71,8 +80,35 @@ def answer(path: Path, *, html: bool = False) -> str:
     return analysis.ranks[0].integrity.verdict
 
 
-def run(first: int, count: int, keep: Path | None, seconds: float | None = None) -> tuple[Counter[str], list[int]]:
+def make_oracle_input(number: int, folder: Path) -> Path:
+    """Write the Kineto file of a number."""
+    path = folder / "input.json"
+    path.write_bytes(make_recording(random.Random(number)))
+    return path
+
+
+def compare_parsers(path: Path, number: int) -> str:
+    """Read an input with both Kineto parsers, in blocks of a size that depends on its number.
+
+    Raises:
+        DisagreementError: They differ.
+    """
+    if found := difference(path, BLOCKS[number % len(BLOCKS)]):
+        raise DisagreementError(found)
+    return "equal"
+
+
+def run(
+    first: int, count: int, keep: Path | None, seconds: float | None = None, *, oracle: bool = False
+) -> tuple[Counter[str], list[int]]:
     """Answer inputs ``first`` to ``first + count - 1``, or as many as the seconds allow.
+
+    Args:
+        first: Number of the first input.
+        count: How many.
+        keep: Folder for what fails.
+        seconds: Stop early after so long.
+        oracle: Compare the two Kineto parsers instead of analysing.
 
     Returns:
         How many inputs met which answer, and the numbers of those that failed.
@@ -82,26 +118,30 @@ def run(first: int, count: int, keep: Path | None, seconds: float | None = None)
     begun = time.monotonic()
 
     def hang(_: int, frame: FrameType | None) -> None:
-        raise HangError(f"no answer after {LONGEST_SECONDS} s, at {frame}")
+        raise HangError(f"no answer after {LONGEST_SECONDS} s of processor time, at {frame}")
 
-    before = signal.signal(signal.SIGALRM, hang)
+    before = signal.signal(signal.SIGPROF, hang)
     try:
         with tempfile.TemporaryDirectory() as folder:
             for number in range(first, first + count):
                 if seconds is not None and time.monotonic() - begun > seconds:
                     break
-                path = make_input(number, Path(folder))
-                signal.alarm(LONGEST_SECONDS)
+                path = (make_oracle_input if oracle else make_input)(number, Path(folder))
+                # processor time: other work on the machine is no fault of the input
+                signal.setitimer(signal.ITIMER_PROF, LONGEST_SECONDS)
                 try:
-                    answers[answer(path, html=number % HTML_EVERY == 0)] += 1
+                    if oracle:
+                        answers[compare_parsers(path, number)] += 1
+                    else:
+                        answers[answer(path, html=number % HTML_EVERY == 0)] += 1
                 except Exception:  # whatever it is, it is the finding
                     failed.append(number)
                     answers["failed"] += 1
                     _keep(keep, number, path)
                 finally:
-                    signal.alarm(0)
+                    signal.setitimer(signal.ITIMER_PROF, 0)
     finally:
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGPROF, before)
     return answers, failed
 
 
@@ -120,9 +160,10 @@ def main() -> int:
     parser.add_argument("--inputs", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1, help="number of the first input")
     parser.add_argument("--keep", type=Path, help="folder for the inputs that fail")
+    parser.add_argument("--oracle", action="store_true", help="compare the two Kineto parsers")
     options = parser.parse_args()
     begun = time.monotonic()
-    answers, failed = run(options.seed, options.inputs, options.keep)
+    answers, failed = run(options.seed, options.inputs, options.keep, oracle=options.oracle)
     lines = [f"{sum(answers.values())} inputs in {time.monotonic() - begun:.0f} s: {dict(answers)}"]
     if failed:
         lines.append(f"failed: {failed[:50]}")

@@ -4,8 +4,9 @@
 
 One process trains; every other epoch is instrumented (ranges, timers, and on a GPU events at every phase border), the
 epochs between are bare. Each instrumented epoch is compared with the mean of its two neighbours, so that drift
-cancels. Prints the median of the paired differences with its 95 % interval (distribution-free, from order statistics),
-of wall time and of the process's processor time; the second is steadier on a machine that is shared.
+cancels. Prints the median of the paired differences with its 95 % interval (distribution-free, from order statistics):
+of the epoch's median step, of wall time and of the process's processor time; the last is steadier on a machine that is
+shared. The direct cost of a step's timers, measured apart from any training, says what to expect.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,7 @@ def _clocks() -> tuple[int, int]:
     return time.perf_counter_ns(), time.process_time_ns()
 
 
-def paired(times: list[int]) -> list[float]:
+def paired(times: list[float]) -> list[float]:
     """Return how much longer, in percent, each odd entry is than the mean of its neighbours."""
     return [
         100 * (times[number] / statistics.mean((times[number - 1], times[number + 1])) - 1)
@@ -81,6 +83,12 @@ class Alternation:
         self.times_ns: list[tuple[int, int]] = []
         self.start: tuple[int, int] | None = None
         self.first_done = False
+        self.step_ns: list[float] = []
+        self._ends: list[int] = []
+
+    def step_end(self, trainer: Any) -> None:
+        """Note when a step ended."""
+        self._ends.append(time.perf_counter_ns())
 
     def begin(self, trainer: Any) -> None:
         """Start an epoch, instrumented when its number is odd."""
@@ -108,15 +116,41 @@ class Alternation:
             torch.cuda.synchronize()
         wall, processor = _clocks()
         assert self.start is not None
+        steps = [after - before for before, after in pairwise(self._ends)]
+        self._ends = []
         spent, self.start = (wall - self.start[0], processor - self.start[1]), None
         if self.recorder is not None:
             self.recorder.finish()
             self.recorder = None
         if self.first_done:
             self.times_ns.append(spent)
+            self.step_ns.append(statistics.median(steps))
         self.first_done = True
         if len(self.times_ns) == self.epochs:
             raise RecordingComplete
+
+
+def direct_cost_ns(folder: Path, steps: int = 2000) -> float:
+    """Return what the timers of one step cost, phases nested as the trainer's are."""
+    phases = ("data", "h2d", "forward", "backward", "optimizer", "log")
+    schedule = Schedule(warm_up=0, unprofiled=steps + 1, recorded=0)
+    recorder = Recorder(folder, schedule=schedule, profiler="none", sample_gpu=False)
+    with recorder:
+        recorder.begin_step()
+        recorder.end_step()
+        begin = time.perf_counter_ns()
+        for _ in range(steps):
+            recorder.begin_step()
+            for name in phases:
+                recorder.push(name)
+                inner = {"forward": "loss", "optimizer": "ema"}.get(name)
+                if inner:
+                    recorder.push(inner)
+                    recorder.pop()
+                recorder.pop()
+            recorder.end_step()
+        spent = time.perf_counter_ns() - begin
+    return spent / steps
 
 
 def main() -> int:
@@ -135,20 +169,27 @@ def main() -> int:
         alternation = Alternation(Path(folder), options.epochs, options.batches)
         trainer.add_callback("on_train_epoch_start", alternation.begin)
         trainer.add_callback("on_train_batch_start", alternation.first_batch)
+        trainer.add_callback("on_train_batch_end", alternation.step_end)
         trainer.add_callback("on_train_epoch_end", alternation.end)
         try:
             trainer.train()
         except RecordingComplete:
             trainer.train_loader.close()
+        direct_ns = direct_cost_ns(Path(folder) / "direct")
     bare = [wall for wall, _ in alternation.times_ns[::2]]
     step_ms = statistics.median(bare) / options.batches / 1e6
     sys.stdout.write(f"bare step {step_ms:.2f} ms, {options.epochs // 2} pairs of {options.batches} steps\n")
-    for clock, what in enumerate(("wall", "processor")):
-        shares = paired([spent[clock] for spent in alternation.times_ns])
+    sys.stdout.write(f"direct cost of the timers: {direct_ns / 1e3:.0f} us a step, {direct_ns / step_ms / 1e4:.2f} %\n")
+    measured: tuple[tuple[str, list[float]], ...] = (
+        ("median step", alternation.step_ns),
+        ("wall time", [float(wall) for wall, _ in alternation.times_ns]),
+        ("processor time", [float(processor) for _, processor in alternation.times_ns]),
+    )
+    for what, values in measured:
+        shares = paired(values)
         low, high = median_interval(shares)
         sys.stdout.write(
-            f"{what} time: overhead median {statistics.median(shares):+.2f} % "
-            f"(95 % interval {low:+.2f} to {high:+.2f} %)\n"
+            f"{what}: overhead median {statistics.median(shares):+.2f} % (95 % interval {low:+.2f} to {high:+.2f} %)\n"
         )
     return 0
 

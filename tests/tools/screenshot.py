@@ -15,7 +15,7 @@ import traceanalyzer
 from traceanalyzer.renderers.html import render_html
 
 ROOT = Path(__file__).resolve().parents[2]
-SAMPLE = "sample_traces/workers0.pt.trace.json.gz"
+SAMPLE = "sample_traces/labelled/single-process-loader"
 PICTURE = Path("reports/report.png")
 MAX_BYTES = 300_000
 

@@ -6,15 +6,11 @@ so that ``--help`` answers at once.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
-from collections.abc import Callable, Sequence
-from importlib import import_module
-from typing import Annotated, Any
+from collections.abc import Sequence
 
-import typer
-
-from traceanalyzer import __version__
 from traceanalyzer.errors import TraceAnalyzerError
 
 INTERRUPTED = 130
@@ -35,36 +31,9 @@ COMMANDS: dict[str, str] = {
     "schema": "traceanalyzer.cli.schema:schema",
 }
 
-# typer 0.26 and later bring their own copy of click, so its exception is reached through typer
-_ClickError: type[Any] = typer.BadParameter.__mro__[2]
-
-
-def make_app(only: str | None = None) -> typer.Typer:
-    """Build the application from the registry.
-
-    Args:
-        only: Leave out every other command: importing them all takes longer than some commands run.
-    """
-    app = typer.Typer(
-        name="traceanalyzer",
-        help="Why was the GPU idle? Reads PyTorch-profiler and Nsight Systems recordings and names the root causes.",
-        no_args_is_help=True,
-        add_completion=False,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    app.callback()(_top)
-    for name, target in COMMANDS.items():
-        if only is not None and name != only:
-            continue
-        module, function = target.split(":")
-        command: Callable[..., None] | typer.Typer = getattr(import_module(module), function)
-        if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name)
-        else:
-            app.command(name)(command)
-    return app
+# commands that load compiled loops and run nothing of the user's own
+_ANALYSING = frozenset({"analyze", "compare", "baseline", "redact", "trend"})
+_SCIPY_BLAS = "scipy.linalg.cython_blas"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -77,57 +46,49 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code: 0 done, 1 a gate fired, 2 no usable input or wrong usage, 130 interrupted.
     """
     words = list(arguments) if arguments is not None else sys.argv[1:]
+    if arguments is None and words and words[0] in _ANALYSING:
+        # numba looks for SciPy's linear algebra when the first loop is loaded, which takes a tenth of an analysis;
+        # none of these commands calculates with it, and the process is theirs alone
+        sys.modules.setdefault(_SCIPY_BLAS, None)  # type: ignore[arg-type]
+        # what an analysis makes lives until it ends, so that looking for garbage in it is in vain
+        gc.set_threshold(1_000_000, 50, 50)
     try:
-        # not app(): that turns interrupts and closed pipes into exit codes of its own before they can be told apart
-        command = typer.main.get_command(make_app(words[0] if words and words[0] in COMMANDS else None))
-        with command.make_context("traceanalyzer", words) as context:
-            command.invoke(context)
+        code = _run(words)
         sys.stdout.flush()
-    except typer.Exit as exit_:
-        return exit_.exit_code
     except TraceAnalyzerError as error:
-        return _fail(str(error), error.exit_code)
-    except _ClickError as error:
-        return _usage(error)
-    except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted", INTERRUPTED)
+        return fail(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        return fail("interrupted", INTERRUPTED)
     except BrokenPipeError:
         # the reader (head, less) has gone; nobody is left to tell, and the interpreter must not flush again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{place}{error.strerror or error}", UNUSABLE)
-    return 0
+        return fail(f"{place}{error.strerror or error}", UNUSABLE)
+    return code
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"traceanalyzer {__version__}")
-        raise typer.Exit
+def _run(words: list[str]) -> int:
+    if words[:1] == ["compare"]:
+        from traceanalyzer.cli.judging import judge, read_words
+
+        request = read_words(words[1:])
+        if request is not None:
+            return judge(request)
+    from traceanalyzer.cli.app import run
+
+    return run(words)
 
 
-def _top(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version and stop.", is_eager=True, callback=_print_version)
-    ] = False,
-) -> None:
-    pass  # options of the program itself; everything else is a command's
+def fail(message: str, code: int) -> int:
+    """Say on one line of standard error why nothing came of it.
 
-
-def _usage(error: Any) -> int:
-    context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "traceanalyzer"
-    message = error.format_message().rstrip(".")
-    if not message or type(error).__name__ == "NoArgsIsHelpError":
-        typer.echo(error.format_message())
-        return UNUSABLE
-    # typer words a refused choice as pydantic does
-    message = message.replace(": Value error, ", ": ")
-    return _fail(f"{message}; see '{command} --help'", UNUSABLE)
-
-
-def _fail(message: str, code: int) -> int:
+    Args:
+        message: What, where, what to do.
+        code: The exit code, which is returned.
+    """
     from traceanalyzer.renderers.text import visible
 
-    typer.echo(f"traceanalyzer: {visible(message)}", err=True)
+    print(f"traceanalyzer: {visible(message)}", file=sys.stderr)
     return code

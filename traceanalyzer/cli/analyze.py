@@ -26,7 +26,9 @@ class Language(StrEnum):
     ZH = "zh"
 
 
-LanguageOption = Annotated[Language, typer.Option("--lang", help="Language of the findings: en or zh.")]
+LanguageOption = Annotated[
+    Language, typer.Option("--lang", help="Language of what findings say; headings stay English.")
+]
 DEFAULT_REPORT = Path("report.html")
 
 HtmlOption = Annotated[
@@ -77,11 +79,23 @@ def analyze(
     profiler: Annotated[
         Profiler | None, typer.Option(help="Which recording of a run folder to analyse, where it holds both.")
     ] = None,
+    nsys: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="The nsys program that exports a .nsys-rep report.")
+    ] = None,
+    executor: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHERE", help="Analyse every rank apart: in processes (of this machine) or on dask://HOST:PORT."
+        ),
+    ] = None,
     fail_on: Annotated[
         Severity | None, typer.Option(help="Exit with 1 when a finding is at least this severe.")
     ] = None,
     redact: RedactOption = False,
     lang: LanguageOption = Language.EN,
+    cache: Annotated[
+        bool, typer.Option("--cache", help="Keep the recording as columns, so that the next command starts sooner.")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also say how long each stage took.")] = False,
 ) -> None:
     """Find out why the GPU was idle.
@@ -97,17 +111,22 @@ def analyze(
 
     from traceanalyzer.cli.output import ReadProgress, check_names, show, write_reports
     from traceanalyzer.pipeline import analyze as run
+    from traceanalyzer.ranks import executor_for
     from traceanalyzer.results.answer import reaches
 
     timings: dict[str, float] = {}
-    with ReadProgress() as progress:
+    with ReadProgress() as progress, executor_for(executor) as pool:
         analysis = run(
             list(inputs),
+            nsys=nsys,
+            in_parallel=True if executor is not None else None,
+            executor=pool,
             step_marker=step_marker,
             steps=selection,
             select=_codes(select),
             ignore=_codes(ignore),
             profiler=profiler.value if profiler is not None else None,
+            cache=cache,
             progress=progress.update,
             timings=timings,
         )

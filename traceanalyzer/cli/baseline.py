@@ -9,6 +9,7 @@ import typer
 
 from traceanalyzer.cli import compare as options
 from traceanalyzer.cli.analyze import parse_steps
+from traceanalyzer.cli.judging import Request
 
 app = typer.Typer(help="Keep runs of earlier releases in one file, and compare with them.", no_args_is_help=True)
 
@@ -26,6 +27,7 @@ def update(
         str | None,
         typer.Option(metavar="NAME", help="Name of the release; one of that name is replaced. A number by default."),
     ] = None,
+    redact: options.RedactOption = False,
     step_marker: options.MarkerOption = None,
     steps: options.StepsOption = None,
     profiler: options.ProfilerOption = None,
@@ -33,6 +35,7 @@ def update(
     """Put the runs of a release into the baseline, which is made where it does not exist."""
     from traceanalyzer.cli.output import ReadProgress, write_report
     from traceanalyzer.comparison.baseline import update_baseline
+    from traceanalyzer.comparison.ranks import first_rank
     from traceanalyzer.gate import LoadOptions, load_baseline, load_runs
     from traceanalyzer.renderers.text import visible
     from traceanalyzer.results.baseline import Baseline
@@ -43,8 +46,13 @@ def update(
         load = LoadOptions(step_marker, selection, profiler.value if profiler else None, progress.update)
         held = [run for name in runs for run in load_runs(name, load)]
     updated, name = update_baseline(baseline, held, release)
+    if redact:
+        from traceanalyzer.results.redaction import redact_baseline
+
+        updated = redact_baseline(updated)
     write_report(file, updated.to_json().decode())
-    count = f"{len(held)} run{'s' if len(held) != 1 else ''}"
+    recordings = len(first_rank(held))
+    count = f"{recordings} run{'s' if recordings != 1 else ''}"
     typer.echo(f"{visible(str(file))}: release {visible(name)} holds {count}; {len(updated.releases)} in all")
 
 
@@ -70,6 +78,7 @@ def check(
     budget: options.BudgetOption = None,
     strict: options.StrictOption = False,
     allow_different: options.AllowOption = False,
+    redact: options.RedactOption = False,
     html: options.HtmlOption = None,
     json: options.JsonOption = None,
     markdown: options.MarkdownOption = None,
@@ -83,19 +92,22 @@ def check(
     from traceanalyzer.gate import load_baseline, pick_release
 
     pick_release(load_baseline(file), release, str(file))  # a wrong name is said before a recording is read
-    options.judge(
-        [str(file) if release is None else f"{file}@{release}"],
-        runs,
-        gate=gate,
-        budget=budget,
-        strict=strict,
-        allow_different=allow_different,
-        html=html,
-        json=json,
-        markdown=markdown,
-        junit=junit,
-        github=github,
-        step_marker=step_marker,
-        steps=steps,
-        profiler=profiler,
+    options.finish(
+        Request(
+            base=[str(file) if release is None else f"{file}@{release}"],
+            candidate=runs,
+            gate=gate or [],
+            budget=budget or [],
+            strict=strict,
+            allow_different=allow_different,
+            redact=redact,
+            html=html,
+            json=json,
+            markdown=markdown,
+            junit=junit,
+            github=github,
+            step_marker=step_marker,
+            steps=parse_steps(steps) if steps is not None else None,
+            profiler=profiler.value if profiler else None,
+        )
     )

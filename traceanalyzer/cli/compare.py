@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from traceanalyzer.cli.analyze import Profiler, parse_steps
-from traceanalyzer.errors import UsageError
-
-if TYPE_CHECKING:
-    from traceanalyzer.gate import LoadOptions
-    from traceanalyzer.results.comparison import Comparison
-
-REGRESSED = 1
-UNDECIDED = 3
+from traceanalyzer.cli.judging import Request, judge, sides
 
 GateOption = Annotated[
     list[str] | None,
@@ -28,6 +21,9 @@ BudgetOption = Annotated[
     typer.Option("--budget", metavar="EXPR", help="A limit on the candidate: step<=60ms, h2d_overlap>=80%."),
 ]
 StrictOption = Annotated[bool, typer.Option("--strict", help="Exit with 3 when it cannot be decided.")]
+RedactOption = Annotated[
+    bool, typer.Option("--redact", help="Leave names of users, hosts, folders and containers out of the reports.")
+]
 AllowOption = Annotated[bool, typer.Option("--allow-different", help="Compare although hardware or settings differ.")]
 HtmlOption = Annotated[
     Path | None, typer.Option("--html", metavar="FILE", readable=False, help="Write the comparison as one HTML file.")
@@ -74,6 +70,7 @@ def compare(
     budget: BudgetOption = None,
     strict: StrictOption = False,
     allow_different: AllowOption = False,
+    redact: RedactOption = False,
     html: HtmlOption = None,
     json: JsonOption = None,
     markdown: MarkdownOption = None,
@@ -88,115 +85,32 @@ def compare(
     Exit code 0: no regression found; 1: a regression; 2: the comparison could not be made; 3: undecided, with --strict.
     """
     bases, candidates = sides(inputs or [], base or [], candidate or [])
-    judge(
-        bases,
-        candidates,
-        gate=gate,
-        budget=budget,
-        strict=strict,
-        allow_different=allow_different,
-        html=html,
-        json=json,
-        markdown=markdown,
-        junit=junit,
-        github=github,
-        step_marker=step_marker,
-        steps=steps,
-        profiler=profiler,
+    finish(
+        Request(
+            base=bases,
+            candidate=candidates,
+            gate=gate or [],
+            budget=budget or [],
+            strict=strict,
+            allow_different=allow_different,
+            redact=redact,
+            html=html,
+            json=json,
+            markdown=markdown,
+            junit=junit,
+            github=github,
+            step_marker=step_marker,
+            steps=parse_steps(steps) if steps is not None else None,
+            profiler=profiler.value if profiler else None,
+        )
     )
 
 
-def sides(inputs: list[str], base: list[str], candidate: list[str]) -> tuple[list[str], list[str]]:
-    """Sort what was named into the two sides.
+def finish(request: Request) -> None:
+    """Compare, and leave the command with the verdict's exit code.
 
     Raises:
-        UsageError: A side is empty, or it is unclear which side an input is on.
+        typer.Exit: When that is not 0.
     """
-    if inputs and (base or candidate):
-        raise UsageError("compare: name BASE CANDIDATE, or use --base and --candidate, not both")
-    if base or candidate:
-        if not base or not candidate:
-            raise UsageError("compare: needs at least one --base and one --candidate")
-        return base, candidate
-    if len(inputs) != 2:
-        raise UsageError(
-            f"compare: needs BASE and CANDIDATE, {len(inputs)} named; repeat --base and --candidate for several runs"
-        )
-    return inputs[:1], inputs[1:]
-
-
-def judge(
-    base: list[str],
-    candidate: list[str],
-    *,
-    gate: list[str] | None,
-    budget: list[str] | None,
-    strict: bool,
-    allow_different: bool,
-    html: Path | None,
-    json: Path | None,
-    markdown: Path | None,
-    junit: Path | None,
-    github: Path | None,
-    step_marker: str | None,
-    steps: str | None,
-    profiler: Profiler | None,
-) -> None:
-    """Compare, print, write what was asked for and exit by the verdict.
-
-    Raises:
-        typer.Exit: With the verdict's exit code, when it is not 0.
-    """
-    from traceanalyzer.cli.output import STDOUT, ReadProgress, check_names, write_report
-    from traceanalyzer.gate import LoadOptions
-    from traceanalyzer.gate import compare as run
-    from traceanalyzer.results.comparison import Verdict
-
-    wanted = [path for path in (html, json, markdown, junit, github) if path is not None]
-    check_names(wanted)
-    selection = parse_steps(steps) if steps is not None else None
-    with ReadProgress() as progress:
-        load = LoadOptions(step_marker, selection, profiler.value if profiler else None, progress.update)
-        comparison = run(
-            base, candidate, gates=gate or [], budgets=budget or [], allow_different=allow_different, load=load
-        )
-    if json is not None:
-        write_report(json, comparison.to_json().decode() + "\n")
-    if markdown is not None or junit is not None or github is not None:
-        from traceanalyzer.renderers import comparison_text as text
-
-        for path, render in (
-            (markdown, text.render_markdown),
-            (junit, text.render_junit),
-            (github, text.render_github),
-        ):
-            if path is not None:
-                write_report(path, render(comparison))
-    if html is not None:
-        write_report(html, _html(comparison, base, candidate, load))
-    if STDOUT not in wanted:
-        _show(comparison, wanted)
-    if comparison.verdict is Verdict.REGRESSION:
-        raise typer.Exit(REGRESSED)
-    if comparison.verdict is Verdict.INCONCLUSIVE and strict:
-        raise typer.Exit(UNDECIDED)
-
-
-def _show(comparison: Comparison, written: list[Path]) -> None:
-    from rich.text import Text
-
-    from traceanalyzer.cli.console import Terminal
-    from traceanalyzer.renderers.comparison_terminal import print_comparison
-    from traceanalyzer.renderers.text import visible
-
-    console = Terminal(highlight=False)
-    print_comparison(comparison, console)
-    if written:
-        console.print(Text("\nReports: " + ", ".join(visible(str(path)) for path in written)), soft_wrap=True)
-
-
-def _html(comparison: Comparison, base: list[str], candidate: list[str], load: LoadOptions) -> str:
-    from traceanalyzer.gate import load_timeline
-    from traceanalyzer.renderers.comparison_html import render_comparison_html
-
-    return render_comparison_html(comparison, load_timeline(base[0], load), load_timeline(candidate[0], load))
+    if code := judge(request):
+        raise typer.Exit(code)

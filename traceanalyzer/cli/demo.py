@@ -10,7 +10,7 @@ import typer
 import traceanalyzer
 from traceanalyzer.errors import UsageError
 
-SAMPLE = "workers0.pt.trace.json.gz"
+SAMPLE = "single-process-loader"
 
 
 def demo(
@@ -24,7 +24,8 @@ def demo(
 
     path = sample_path()
     typer.echo(
-        f"Analysing {path.name}: three training steps of YOLO11n on an NVIDIA H200, recorded by torch.profiler.\n"
+        f"Analysing {path.name}: a few training steps of YOLO11n on an NVIDIA H200, recorded with torch.profiler by\n"
+        "'traceanalyzer record yolo --fault=single-process-loader'.\n"
     )
     with ReadProgress() as progress:
         analysis = analyze(path, progress=progress.update)
@@ -34,13 +35,13 @@ def demo(
 
 
 def sample_path() -> Path:
-    """Return the sample recording: inside the installed package, or in the checkout it runs from.
+    """Return the sample run folder: inside the installed package, or in the checkout it runs from.
 
     Raises:
         UsageError: It is in neither place.
     """
     package = Path(traceanalyzer.__file__).parent
-    for folder in (package / "samples", package.parent / "sample_traces"):
-        if (folder / SAMPLE).is_file():
+    for folder in (package / "samples", package.parent / "sample_traces" / "labelled"):
+        if (folder / SAMPLE).is_dir():
             return folder / SAMPLE
     raise UsageError(f"the sample recording {SAMPLE} is not installed; reinstall traceanalyzer")

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 
 import numpy as np
 
+from traceanalyzer.comparison.budgets import check_budget
 from traceanalyzer.comparison.configuration import find_differences
 from traceanalyzer.comparison.counters import compare_counters
 from traceanalyzer.comparison.host import describe_host, log_host_factors
-from traceanalyzer.comparison.metrics import compare_causes, compare_metrics, series_of
-from traceanalyzer.comparison.options import METRICS, WANTED_STEPS, Budget, CompareOptions
+from traceanalyzer.comparison.metrics import compare_causes, compare_metrics
+from traceanalyzer.comparison.options import METRICS, WANTED_STEPS, CompareOptions
 from traceanalyzer.comparison.positions import compare_families, compare_positions, compare_spikes
-from traceanalyzer.comparison.samples import Run, align_positions, load_run
+from traceanalyzer.comparison.ranks import ORDER, merge_tests, pair_ranks, slowest_host
+from traceanalyzer.comparison.samples import Run, align_positions, load_ranks
 from traceanalyzer.comparison.statistics import moderated_t
-from traceanalyzer.comparison.totals import compare_totals
+from traceanalyzer.comparison.totals import compare_memory, compare_totals
 from traceanalyzer.errors import UsageError
 from traceanalyzer.results.analysis import Analysis, Tool
 from traceanalyzer.results.comparison import (
@@ -28,7 +29,6 @@ from traceanalyzer.results.comparison import (
     Verdict,
 )
 
-_ORDER = {Verdict.REGRESSION: 0, Verdict.IMPROVEMENT: 1, Verdict.INCONCLUSIVE: 2, Verdict.NO_CHANGE: 3}
 _FAMILY_ORDER = {family: index for index, family in enumerate(Family)}
 _GATE_OF = {
     Family.COUNTER: "counters",
@@ -37,7 +37,6 @@ _GATE_OF = {
     Family.POSITION: "positions",
     Family.SPIKE: "spikes",
 }
-_OPERATORS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
 
 
 def compare_documents(
@@ -57,7 +56,10 @@ def compare_documents(
     if tool is None and candidate:
         tool = candidate[0][1].tool
     return compare_runs(
-        [load_run(a, label) for label, a in base], [load_run(a, label) for label, a in candidate], options, tool
+        [run for label, a in base for run in load_ranks(a, label)],
+        [run for label, a in candidate for run in load_ranks(a, label)],
+        options,
+        tool,
     )
 
 
@@ -89,34 +91,22 @@ def compare_runs(
             f"compare: the two sides were not recorded alike ({listed}); "
             "record them alike, or pass --allow-different to compare all the same"
         )
-    aligned = align_positions(base + candidate)
-    base, candidate = aligned[: len(base)], aligned[len(base) :]
-    base_hosts, candidate_hosts, used = log_host_factors(base, candidate)
-    idle = moderated_t(
-        [(np.log(np.maximum(r.in_step_idle_ns, 1.0)), h) for r, h in zip(base, base_hosts, strict=True)],
-        [(np.log(np.maximum(r.in_step_idle_ns, 1.0)), h) for r, h in zip(candidate, candidate_hosts, strict=True)],
-        prior_sd=METRICS[0].prior_sd,
-        adjust_host=True,
-    )
-    host = describe_host(base_hosts, candidate_hosts, used, idle.slope)
-    tests = [
-        *compare_counters(base, candidate),
-        *compare_metrics(base, candidate, base_hosts, candidate_hosts, options.metrics),
-        *compare_families(base, candidate),
-        *compare_positions(base, candidate),
-        *compare_spikes(base, candidate),
-        *compare_causes(base, candidate),
-    ]
-    totals = compare_totals(base, candidate)
+    ranks, alone = pair_ranks(base, candidate)
+    notes += alone
+    compared = {rank: _compare_rank(*runs, options, len(ranks)) for rank, runs in ranks.items()}
+    tests, other_ranks = merge_tests({rank: tests for rank, (tests, _) in compared.items()})
+    host = slowest_host({rank: host for rank, (_, host) in compared.items()})
+    base, candidate = next(iter(ranks.values()))
+    totals = compare_totals(base, candidate)  # they are of all ranks together
     tests += totals
     if totals:
         named = "; ".join(t.detail for t in totals[:3])
         notes.append(f"Steps are inferred, so totals of the recordings count too: {named}.")
     tests.sort(key=_importance)
     deciding = [t for t in tests if _decides(t, options.gated)]
-    budgets = [_check_budget(b, candidate) for b in options.budgets]
+    budgets = [check_budget(b, [runs for _, runs in ranks.values()]) for b in options.budgets]
     verdict = _overall(deciding, host, budgets)
-    fewest = min(r.steps for r in base + candidate)
+    fewest = min(r.steps for sides in ranks.values() for side in sides for r in side)
     if fewest < WANTED_STEPS:
         notes.append(
             f"{fewest} steady steps on the shortest run; {WANTED_STEPS} or more are wanted for idle time and positions."
@@ -132,12 +122,38 @@ def compare_runs(
         tests=tests,
         budgets=budgets,
         notes=notes,
+        ranks=list(ranks),
+        other_ranks=other_ranks,
     )
+
+
+def _compare_rank(
+    base: list[Run], candidate: list[Run], options: CompareOptions, ranks: int
+) -> tuple[list[Test], HostFactor]:
+    aligned = align_positions(base + candidate)
+    base, candidate = aligned[: len(base)], aligned[len(base) :]
+    base_hosts, candidate_hosts, used = log_host_factors(base, candidate)
+    idle = moderated_t(
+        [(np.log(np.maximum(r.in_step_idle_ns, 1.0)), h) for r, h in zip(base, base_hosts, strict=True)],
+        [(np.log(np.maximum(r.in_step_idle_ns, 1.0)), h) for r, h in zip(candidate, candidate_hosts, strict=True)],
+        prior_sd=METRICS[0].prior_sd,
+        adjust_host=True,
+    )
+    tests = [
+        *compare_counters(base, candidate, ranks),
+        *compare_metrics(base, candidate, base_hosts, candidate_hosts, options.metrics, ranks),
+        *compare_families(base, candidate, ranks),
+        *compare_positions(base, candidate, ranks),
+        *compare_spikes(base, candidate, ranks),
+        *compare_causes(base, candidate, ranks),
+        *compare_memory(base, candidate),
+    ]
+    return tests, describe_host(base_hosts, candidate_hosts, used, idle.slope)
 
 
 def _importance(test: Test) -> tuple[int, int, float, str]:
     size = abs((test.candidate or 0.0) - (test.base or 0.0))
-    return (_ORDER[test.verdict], _FAMILY_ORDER[test.family], -size, test.name)
+    return (ORDER[test.verdict], _FAMILY_ORDER[test.family], -size, test.name)
 
 
 def _decides(test: Test, gated: frozenset[str] | None) -> bool:
@@ -166,7 +182,7 @@ def _summary(verdict: Verdict, deciding: list[Test], host: HostFactor, budgets: 
     broken = [b for b in budgets if b.met is False]
     named = [t for t in deciding if t.verdict is verdict]
     if verdict is Verdict.REGRESSION:
-        parts = [t.detail for t in named[:3]] + [f"budget {b.expression} broken ({b.value:g})" for b in broken]
+        parts = [t.detail for t in named[:3]] + [f"budget {b.expression} broken ({b.measured})" for b in broken]
         more = f"; and {len(named) - 3} more" if len(named) > 3 else ""
         return f"Regression: {'; '.join(parts)}{more}."
     if verdict is Verdict.IMPROVEMENT:
@@ -187,33 +203,3 @@ def _side(runs: list[Run]) -> Side:
     return Side(
         labels=[r.label for r in runs], steady_steps=[r.steps for r in runs], dropped_steps=[r.dropped for r in runs]
     )
-
-
-def _check_budget(budget: Budget, candidate: list[Run]) -> BudgetCheck:
-    value = _budget_value(budget, candidate)
-    met = None if value is None else bool(_OPERATORS[budget.operator](value, budget.limit))
-    return BudgetCheck(expression=budget.expression, value=value, met=met)
-
-
-def _budget_value(budget: Budget, candidate: list[Run]) -> float | None:
-    """Measure a budget's quantity: ns per step, percent, or counts per step; the mean over runs."""
-    name = budget.name
-    if name in {m.name for m in METRICS}:
-        return float(np.mean([series_of(r, name).mean() for r in candidate]))
-    if name == "idle_share":
-        return float(
-            np.mean([100 * (r.in_step_idle_ns + r.boundary_idle_ns).sum() / r.step_ns.sum() for r in candidate])
-        )
-    if name == "h2d_overlap":
-        time = sum(r.h2d_time_ns for r in candidate)
-        overlapped = sum(r.h2d_overlapped_ns for r in candidate)
-        return 100 * overlapped / time if time else None
-    if name == "peak_reserved_bytes":
-        peaks = [r.peak_reserved_bytes for r in candidate]
-        known = [p for p in peaks if p is not None]
-        return float(max(known)) if known else None
-    counters = {n for r in candidate for n in r.counters}
-    if name in counters:
-        return float(np.mean([r.counters[name].mean() for r in candidate if name in r.counters]))
-    known_names = sorted({m.name for m in METRICS} | {"idle_share", "h2d_overlap", "peak_reserved_bytes"} | counters)
-    raise UsageError(f"--budget {budget.expression}: no quantity {name!r}; choose from {', '.join(known_names)}")

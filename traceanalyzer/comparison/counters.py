@@ -45,7 +45,7 @@ TITLES = {
 }
 
 
-def compare_counters(base: list[Run], candidate: list[Run]) -> list[Test]:
+def compare_counters(base: list[Run], candidate: list[Run], ranks: int = 1) -> list[Test]:
     """Compare per-step counts.
 
     A counter that is the same in every steady step of both sides, or in all but a few, needs no statistics: any
@@ -55,11 +55,13 @@ def compare_counters(base: list[Run], candidate: list[Run]) -> list[Test]:
     Args:
         base: Base runs.
         candidate: Candidate runs.
+        ranks: Ranks compared in the same way, for the correction.
 
     Returns:
-        One test per counter seen on either side.
+        One test per counter that both sides know. One that a whole side lacks was not counted then (an older baseline),
+        which is not the same as zero.
     """
-    names = sorted({n for run in base + candidate for n in run.counters})
+    names = sorted({n for run in base for n in run.counters} & {n for run in candidate for n in run.counters})
     tests = []
     for name in names:
         before = np.concatenate([r.counters.get(name, np.zeros(r.steps)) for r in base])
@@ -87,9 +89,9 @@ def compare_counters(base: list[Run], candidate: list[Run]) -> list[Test]:
             )
             statistic, degrees = fit.estimate / fit.standard_error, fit.degrees_of_freedom
             p = t_survival(statistic, degrees)
-            if p < ALPHA and high - low >= 1.0:
+            if ranks * p < ALPHA and high - low >= 1.0:
                 verdict = Verdict.REGRESSION
-            elif t_survival(-statistic, degrees) < ALPHA and low - high >= 1.0:
+            elif ranks * t_survival(-statistic, degrees) < ALPHA and low - high >= 1.0:
                 verdict = Verdict.IMPROVEMENT
         decides = name in DECIDING_COUNTERS
         title = TITLES.get(name, name)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 import numpy as np
 import numpy.typing as npt
 
+from traceanalyzer.comparison.matrices import row_medians
 from traceanalyzer.comparison.options import HOST_GUARD
 from traceanalyzer.comparison.samples import Run
 from traceanalyzer.results.comparison import HostFactor
 
 FloatArray = npt.NDArray[np.float64]
+
+NAMED_SHIFT = 0.01  # smaller differences of launch-call time are not worth a sentence
 
 
 def log_host_factors(base: list[Run], candidate: list[Run]) -> tuple[list[FloatArray], list[FloatArray], int]:
@@ -33,17 +35,19 @@ def log_host_factors(base: list[Run], candidate: list[Run]) -> tuple[list[FloatA
     usable = [r for r in runs if r.launch_call_ns.size]
     if len(usable) < len(runs):
         return [np.zeros(r.steps) for r in base], [np.zeros(r.steps) for r in candidate], 0
-    reference_calls = np.concatenate([r.launch_call_ns for r in base])
-    with warnings.catch_warnings():
-        # positions that a side lacks altogether are NaN columns; they drop out below
-        warnings.simplefilter("ignore", RuntimeWarning)
-        reference = np.nanmedian(reference_calls, axis=0)
-        present = [~np.isnan(r.launch_call_ns).all(axis=0) for r in runs]
-        used = np.logical_and.reduce(present) & (reference > 0)
-        factors = []
-        for run in runs:
-            logs = np.log(np.maximum(run.launch_call_ns[:, used], 1.0) / reference[used])
-            factors.append(np.nan_to_num(np.nanmean(np.clip(logs, -1.0, 1.0), axis=1)))
+    # positions × steps, so that medians run along memory
+    calls = [r.launch_call_ns.T for r in runs]
+    reference = row_medians(np.concatenate(calls[: len(base)], axis=1))
+    used = reference > 0  # NaN where the base lacks a position altogether
+    for side in calls:
+        used &= ~np.isnan(side).all(axis=1)
+    if not used.any():
+        return [np.zeros(r.steps) for r in base], [np.zeros(r.steps) for r in candidate], 0
+    factors = []
+    for side in calls:
+        logs = np.clip(np.log(np.maximum(side[used], 1.0) / reference[used, None]), -1.0, 1.0)
+        seen = np.maximum(np.count_nonzero(~np.isnan(logs), axis=0), 1)
+        factors.append(np.nansum(logs, axis=0) / seen)  # 0 for a step that holds none of these launches
     return factors[: len(base)], factors[len(base) :], int(used.sum())
 
 
@@ -69,7 +73,7 @@ def describe_host(base: list[FloatArray], candidate: list[FloatArray], positions
     other = abs(shift) > math.log(HOST_GUARD)
     if other:
         note = f"Launch calls took {ratio:.2f} times as long: a different host; idle times cannot be compared."
-    elif abs(shift) > 0.02:
+    elif abs(shift) > NAMED_SHIFT:
         word = "slower" if shift > 0 else "faster"
         note = f"The candidate's host was {abs(ratio - 1) * 100:.1f} % {word}; idle is adjusted for it."
     else:

@@ -34,6 +34,7 @@ def compare_metrics(
     base_hosts: list[FloatArray],
     candidate_hosts: list[FloatArray],
     metrics: tuple[Metric, ...],
+    ranks: int = 1,
 ) -> list[Test]:
     """Test every metric; deciding ones share one Holm correction, advisory ones another.
 
@@ -43,6 +44,7 @@ def compare_metrics(
         base_hosts: Log host factor per step of each base run.
         candidate_hosts: Likewise for the candidate.
         metrics: Metrics and floors.
+        ranks: Ranks compared in the same way, for the correction.
 
     Returns:
         One test per metric.
@@ -53,12 +55,14 @@ def compare_metrics(
         group = [m for m in metrics if m.decides is decides]
         worse = np.array([_p(fits[m.name]) for m in group])
         better = np.array([_p(fits[m.name], better=True) for m in group])
-        for metric, p, p_worse, p_better in zip(group, worse, holm(worse), holm(better), strict=True):
+        for metric, p, p_worse, p_better in zip(
+            group, worse, holm(worse, total=ranks * len(group)), holm(better, total=ranks * len(group)), strict=True
+        ):
             tests.append(_judge(metric, fits[metric.name], base, candidate, float(p), float(p_worse), float(p_better)))
     return tests
 
 
-def compare_causes(base: list[Run], candidate: list[Run]) -> list[Test]:
+def compare_causes(base: list[Run], candidate: list[Run], ranks: int = 1) -> list[Test]:
     """Test idle by cause: causes that host speed does not explain decide, the others only explain.
 
     A run of a few steps can rarely prove that idle as a whole rose, but a loader that runs dry or an allocation in
@@ -68,6 +72,7 @@ def compare_causes(base: list[Run], candidate: list[Run]) -> list[Test]:
     Args:
         base: Base runs.
         candidate: Candidate runs.
+        ranks: Ranks compared in the same way, for the correction.
 
     Returns:
         One test per cause seen on either side.
@@ -75,8 +80,9 @@ def compare_causes(base: list[Run], candidate: list[Run]) -> list[Test]:
     causes = sorted({c for run in base + candidate for c in run.idle_by_cause_ns})
     judged = [c for c in causes if c in JUDGED_CAUSES]
     fits = {c: _fit_cause(c, base, candidate) for c in judged}
-    worse = dict(zip(judged, holm(np.array([_p(fits[c]) for c in judged])), strict=True))
-    better = dict(zip(judged, holm(np.array([_p(fits[c], better=True) for c in judged])), strict=True))
+    total = ranks * len(judged)
+    worse = dict(zip(judged, holm(np.array([_p(fits[c]) for c in judged]), total), strict=True))
+    better = dict(zip(judged, holm(np.array([_p(fits[c], better=True) for c in judged]), total), strict=True))
     tests = []
     for cause in causes:
         before = float(np.mean([_cause(r, cause).mean() for r in base]))

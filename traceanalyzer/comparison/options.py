@@ -53,8 +53,10 @@ EQUIVALENCE = 0.05
 WANTED_STEPS = 100
 
 _UNITS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
-_GATE = re.compile(r"(?P<name>[a-z0-9_]+)(?::(?P<rel>[0-9.]+)%)?(?::(?P<abs>[0-9.]+)(?P<unit>ns|us|µs|ms|s)?)?$")
-_BUDGET = re.compile(r"(?P<name>[a-z0-9_]+)\s*(?P<op><=|>=|<|>)\s*(?P<value>[0-9.]+)\s*(?P<unit>%|ns|us|µs|ms|s|)$")
+_SIZES = {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
+_NUMBER = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
+_GATE = re.compile(rf"(?P<name>[a-z0-9_]+)(?::(?P<rel>{_NUMBER})%)?(?::(?P<abs>{_NUMBER})(?P<unit>ns|us|µs|ms|s)?)?$")
+_BUDGET = re.compile(rf"(?P<name>[a-z0-9_]+)\s*(?P<op><=|>=|<|>)\s*(?P<value>{_NUMBER})\s*(?P<unit>%|ns|us|µs|ms|s|)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +67,8 @@ class Budget:
         expression: As written.
         name: Quantity.
         operator: ``<=``, ``>=``, ``<`` or ``>``.
-        limit: Value in ns, percent or a plain count.
-        unit: ``%``, ``ns`` or empty.
+        limit: Value in ns, percent, bytes or a plain count.
+        unit: ``%``, ``ns``, ``bytes`` or empty.
     """
 
     expression: str
@@ -147,7 +149,6 @@ def parse_budget(expression: str) -> Budget:
     if match is None:
         raise UsageError(f"--budget {expression}: not NAME<=VALUE; for example h2d_overlap>=80% or step<=60ms")
     unit = match["unit"]
-    scale = _UNITS.get(unit, 1.0)
-    return Budget(
-        expression, match["name"], match["op"], float(match["value"]) * scale, "ns" if unit in _UNITS else unit
-    )
+    scale = (_UNITS | _SIZES).get(unit, 1.0)
+    kind = "ns" if unit in _UNITS else "bytes" if unit in _SIZES else unit
+    return Budget(expression, match["name"], match["op"], float(match["value"]) * scale, kind)

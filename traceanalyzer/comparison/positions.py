@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 
+from traceanalyzer.comparison.matrices import row_medians
 from traceanalyzer.comparison.options import (
     FAMILY_FLOOR_NS,
     FAMILY_FLOOR_RELATIVE,
@@ -20,7 +19,7 @@ from traceanalyzer.comparison.statistics import (
     MIN_AUTOCORRELATION_STEPS,
     fisher_greater,
     holm,
-    mann_whitney_greater,
+    mann_whitney,
 )
 from traceanalyzer.results.comparison import Family, Test, Verdict
 from traceanalyzer.units import format_ns
@@ -30,7 +29,7 @@ REPORTED_POSITIONS = 20
 MIN_PRESENT = 0.5  # a position must exist in half of the steps of each side to be tested
 
 
-def compare_positions(base: list[Run], candidate: list[Run]) -> list[Test]:
+def compare_positions(base: list[Run], candidate: list[Run], ranks: int = 1) -> list[Test]:
     """Test the host interval before each launch of the step.
 
     Each interval is divided by its step's median ratio to the base medians, so that a step on a slower host does
@@ -39,6 +38,7 @@ def compare_positions(base: list[Run], candidate: list[Run]) -> list[Test]:
     Args:
         base: Base runs, positions aligned.
         candidate: Candidate runs, aligned to the same template.
+        ranks: Ranks compared in the same way, for the correction.
 
     Returns:
         The positions that changed, largest first, at most ``REPORTED_POSITIONS`` of each direction.
@@ -46,17 +46,16 @@ def compare_positions(base: list[Run], candidate: list[Run]) -> list[Test]:
     names = base[0].position_names
     if not names or any(not r.interval_ns.size for r in base + candidate):
         return []
-    raw_base = np.concatenate([r.interval_ns for r in base])
-    raw_candidate = np.concatenate([r.interval_ns for r in candidate])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # positions absent on a side are all-NaN columns
-        reference = np.nanmedian(raw_base, axis=0)
-        before = _by_step_ratio(raw_base, reference)
-        after = _by_step_ratio(raw_candidate, reference)
-        median_before = np.nanmedian(before, axis=0)
-        median_after = np.nanmedian(after, axis=0)
-    present = ((~np.isnan(before)).mean(axis=0) >= MIN_PRESENT) & ((~np.isnan(after)).mean(axis=0) >= MIN_PRESENT)
-    columns = np.flatnonzero(present)
+    # positions × steps, so that the medians below run along memory
+    raw_base = np.concatenate([r.interval_ns.T for r in base], axis=1)
+    raw_candidate = np.concatenate([r.interval_ns.T for r in candidate], axis=1)
+    reference = row_medians(raw_base)
+    before = _by_step_ratio(raw_base, reference)
+    after = _by_step_ratio(raw_candidate, reference)
+    median_before, median_after = row_medians(before), row_medians(after)
+    seen_before, seen_after = (np.count_nonzero(~np.isnan(side), axis=1) for side in (before, after))
+    present = (seen_before >= MIN_PRESENT * before.shape[1]) & (seen_after >= MIN_PRESENT * after.shape[1])
+    columns = np.flatnonzero(present & (seen_before > 0) & (seen_after > 0))
     if not len(columns):
         return []
     change = median_after[columns] - median_before[columns]
@@ -67,8 +66,8 @@ def compare_positions(base: list[Run], candidate: list[Run]) -> list[Test]:
         # only what exceeds the floors can be reported, so only that is ranked; the correction counts every position
         tested = np.flatnonzero(large & ((change > 0) if worse else (change < 0)))
         first, second = (before, after) if worse else (after, before)
-        u, p = mann_whitney_greater(first[:, columns[tested]], second[:, columns[tested]], MIN_AUTOCORRELATION_STEPS)
-        adjusted = holm(p, total=len(columns))
+        u, p, _ = mann_whitney(first[columns[tested]].T, second[columns[tested]].T, MIN_AUTOCORRELATION_STEPS)
+        adjusted = holm(p, total=ranks * len(columns))
         hits = np.flatnonzero(adjusted < ALPHA)
         for turn in hits[np.argsort(-np.abs(change[tested[hits]]), kind="stable")][:REPORTED_POSITIONS]:
             hit = tested[turn]
@@ -87,8 +86,8 @@ def compare_positions(base: list[Run], candidate: list[Run]) -> list[Test]:
                     p_adjusted=float(adjusted[turn]),
                     floor_relative=POSITION_FLOOR_RELATIVE,
                     floor_absolute=POSITION_FLOOR_NS,
-                    samples_base=int((~np.isnan(before[:, column])).sum()),
-                    samples_candidate=int((~np.isnan(after[:, column])).sum()),
+                    samples_base=int(seen_before[column]),
+                    samples_candidate=int(seen_after[column]),
                     position=column,
                     verdict=Verdict.REGRESSION if worse else Verdict.IMPROVEMENT,
                     method="Mann–Whitney on host intervals divided by the step's median ratio",
@@ -101,12 +100,13 @@ def compare_positions(base: list[Run], candidate: list[Run]) -> list[Test]:
     return tests
 
 
-def compare_families(base: list[Run], candidate: list[Run]) -> list[Test]:
+def compare_families(base: list[Run], candidate: list[Run], ranks: int = 1) -> list[Test]:
     """Test the time of every kernel family per step.
 
     Args:
         base: Base runs.
         candidate: Candidate runs.
+        ranks: Ranks compared in the same way, for the correction.
 
     Returns:
         The families that changed beyond both floors, largest first.
@@ -116,9 +116,8 @@ def compare_families(base: list[Run], candidate: list[Run]) -> list[Test]:
         return []
     before = _families(base, names)
     after = _families(candidate, names)
-    u, p_worse = mann_whitney_greater(before, after)
-    _, p_better = mann_whitney_greater(after, before)
-    adjusted_worse, adjusted_better = holm(p_worse), holm(p_better)
+    u, p_worse, p_better = mann_whitney(before, after)
+    adjusted_worse, adjusted_better = (holm(p, total=ranks * len(names)) for p in (p_worse, p_better))
     median_before, median_after = np.median(before, axis=0), np.median(after, axis=0)
     change = median_after - median_before
     scale = np.maximum(median_before, 1.0)
@@ -155,12 +154,13 @@ def compare_families(base: list[Run], candidate: list[Run]) -> list[Test]:
     return tests
 
 
-def compare_spikes(base: list[Run], candidate: list[Run]) -> list[Test]:
+def compare_spikes(base: list[Run], candidate: list[Run], ranks: int = 1) -> list[Test]:
     """Test whether long gaps come more often: steps whose longest gap exceeds what the base ever showed.
 
     Args:
         base: Base runs.
         candidate: Candidate runs.
+        ranks: Ranks compared in the same way, for the correction.
     """
     before = np.concatenate([r.max_gap_ns for r in base])
     after = np.concatenate([r.max_gap_ns for r in candidate])
@@ -171,9 +171,9 @@ def compare_spikes(base: list[Run], candidate: list[Run]) -> list[Test]:
     p_worse = fisher_greater(0, len(before), hits, len(after))
     p_better = fisher_greater(0, len(after), gone, len(before))
     verdict = Verdict.NO_CHANGE
-    if hits and p_worse < ALPHA:
+    if hits and ranks * p_worse < ALPHA:
         verdict = Verdict.REGRESSION
-    elif gone and p_better < ALPHA:
+    elif gone and ranks * p_better < ALPHA:
         verdict = Verdict.IMPROVEMENT
     return [
         Test(
@@ -183,7 +183,7 @@ def compare_spikes(base: list[Run], candidate: list[Run]) -> list[Test]:
             base=0.0 if verdict is not Verdict.IMPROVEMENT else float(gone),
             candidate=float(hits) if verdict is not Verdict.IMPROVEMENT else 0.0,
             p=p_worse,
-            p_adjusted=p_worse,
+            p_adjusted=min(1.0, ranks * p_worse),
             floor_absolute=limit_worse,
             samples_base=len(before),
             samples_candidate=len(after),
@@ -196,8 +196,8 @@ def compare_spikes(base: list[Run], candidate: list[Run]) -> list[Test]:
 
 def _by_step_ratio(intervals: FloatArray, reference: FloatArray) -> FloatArray:
     usable = reference > 0
-    ratios = np.nanmedian(intervals[:, usable] / reference[usable], axis=1)
-    return intervals / np.where(ratios > 0, ratios, 1.0)[:, None]
+    ratios = row_medians((intervals[usable] / reference[usable, None]).T)
+    return intervals / np.where(ratios > 0, ratios, 1.0)
 
 
 def _families(runs: list[Run], names: list[str]) -> FloatArray:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from traceanalyzer.comparison.matrices import as_matrix, read_matrix
 from traceanalyzer.errors import UsageError
-from traceanalyzer.results.analysis import Analysis, Configuration, RecordedWith
-from traceanalyzer.results.comparable import ComparableAnalysis
+from traceanalyzer.results.analysis import Analysis, Configuration, RankReport, RecordedWith
+from traceanalyzer.results.comparable import ComparableAnalysis, ComparableRank
 from traceanalyzer.results.vocabulary import StepClass, StepSource
 
 FloatArray = npt.NDArray[np.float64]
@@ -78,8 +81,8 @@ class Run:
     kernel_totals: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
-def load_run(analysis: Analysis | ComparableAnalysis, label: str) -> Run:
-    """Take the comparable steps of a document's first rank with GPU activity.
+def load_ranks(analysis: Analysis | ComparableAnalysis, label: str) -> list[Run]:
+    """Take the comparable steps of every rank with GPU activity.
 
     Warm-up, validation, checkpoint, epoch-edge and cut windows are left out, by their class and never for being slow.
 
@@ -87,25 +90,61 @@ def load_run(analysis: Analysis | ComparableAnalysis, label: str) -> Run:
         analysis: The document.
         label: Name for messages.
 
+    Returns:
+        One run per rank, by rank number; ranks without a steady step are left out.
+
     Raises:
-        UsageError: No GPU activity or no steady step to compare.
+        UsageError: No GPU activity or no steady step to compare, or the document contradicts itself.
     """
     ranks = [r for r in analysis.ranks if r.devices]
     if not ranks:
         raise UsageError(f"{label}: holds no GPU activity, so there are no kernel gaps to compare; record it on a GPU")
-    rank = ranks[0]
+    numbers = [r.rank for r in ranks]
+    if len(set(numbers)) < len(numbers):  # recordings that do not know their rank
+        numbers = list(range(len(ranks)))
+    steady = [any(c is StepClass.STEADY for c in r.steps.step_class) for r in ranks]
+    if not any(steady):
+        raise UsageError(f"{label}: no steady steps to compare; record more steps, or mark them with a step range")
+    totals = _kernel_totals(analysis)
+    return sorted(
+        (
+            _load(analysis, rank, number, label, totals)
+            for rank, number, comparable in zip(ranks, numbers, steady, strict=True)
+            if comparable
+        ),
+        key=lambda run: run.rank,
+    )
+
+
+def load_run(analysis: Analysis | ComparableAnalysis, label: str) -> Run:
+    """Take the comparable steps of a document's first rank; see ``load_ranks``."""
+    return load_ranks(analysis, label)[0]
+
+
+def _load(
+    analysis: Analysis | ComparableAnalysis,
+    rank: RankReport | ComparableRank,
+    number: int,
+    label: str,
+    totals: dict[str, tuple[int, int]],
+) -> Run:
     series = rank.per_step
     steady = np.array([c is StepClass.STEADY for c in rank.steps.step_class], dtype=np.bool_)
-    if not steady.any():
-        raise UsageError(f"{label}: no steady steps to compare; record more steps, or mark them with a step range")
 
     def pick(values: list[int]) -> FloatArray:
+        if len(values) != len(steady):
+            raise UsageError(f"{label}: not a whole document (steps and series differ in length); make it again")
         return np.asarray(values, dtype=np.float64)[steady]
 
+    positions = len(rank.positions.name)
+    interval = _matrix(rank.positions.interval_ns, positions, label)
+    calls = _matrix(rank.positions.launch_call_ns, positions, label)
+    if positions and not len(interval) == len(calls) == steady.sum():
+        raise UsageError(f"{label}: not a whole document (steps and positions differ in length); make it again")
     idle, boundary = pick(series.idle_ns), pick(series.boundary_idle_ns)
     return Run(
         label=label,
-        rank=rank.rank,
+        rank=number,
         steps=int(steady.sum()),
         dropped=int((~steady).sum()),
         start_ns=pick(series.start_ns),
@@ -119,8 +158,8 @@ def load_run(analysis: Analysis | ComparableAnalysis, label: str) -> Run:
         kernel_family_ns={k: pick(v) for k, v in series.kernel_family_ns.items()},
         counters={k: pick(v) for k, v in series.counters.items()},
         position_names=tuple(rank.positions.name),
-        interval_ns=_matrix(rank.positions.interval_ns, len(rank.positions.name)),
-        launch_call_ns=_matrix(rank.positions.launch_call_ns, len(rank.positions.name)),
+        interval_ns=interval,
+        launch_call_ns=calls,
         h2d_time_ns=rank.copies.h2d.time_ns,
         h2d_overlapped_ns=rank.copies.h2d.overlapped_ns,
         peak_reserved_bytes=rank.allocator.peak_reserved_bytes,
@@ -129,7 +168,7 @@ def load_run(analysis: Analysis | ComparableAnalysis, label: str) -> Run:
         format=_format(analysis),
         ranks=len(analysis.ranks),
         steps_are_marked=rank.steps.source not in (StepSource.INFERRED, StepSource.NONE),
-        kernel_totals=_kernel_totals(analysis),
+        kernel_totals=totals,
     )
 
 
@@ -204,11 +243,11 @@ def _matching_blocks(template: tuple[str, ...], names: tuple[str, ...]) -> list[
     return blocks
 
 
-def _matrix(columns: list[list[int | None]], positions: int) -> FloatArray:
-    """Turn the document's position-major lists into steps × positions; null becomes NaN."""
-    if not positions or not columns:
-        return np.empty((0, 0), dtype=np.float64)
-    return np.array(columns, dtype=np.float64).T
+def _matrix(values: Sequence[list[int | None]] | msgspec.Raw, positions: int, label: str) -> FloatArray:
+    """Turn the document's position-major lists, or their text, into steps × positions; null becomes NaN."""
+    if isinstance(values, msgspec.Raw):
+        return read_matrix(memoryview(values), positions, label).T
+    return as_matrix(values, positions, label).T
 
 
 def _kernel_totals(analysis: Analysis | ComparableAnalysis) -> dict[str, tuple[int, int]]:

@@ -156,10 +156,10 @@ def holm(p_values: FloatArray, total: int | None = None) -> FloatArray:
     return adjusted
 
 
-def mann_whitney_greater(
+def mann_whitney(
     base: FloatArray, candidate: FloatArray, autocorrelation_steps: float = 1.0
-) -> tuple[FloatArray, FloatArray]:
-    """One-sided Mann–Whitney test per column, normal approximation with ties and continuity correction.
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Both one-sided Mann–Whitney tests per column, normal approximation with ties and continuity correction.
 
     Args:
         base: steps × columns, NaN where absent.
@@ -168,7 +168,8 @@ def mann_whitney_greater(
             counting each as independent evidence raises false alarms.
 
     Returns:
-        U statistics of the candidate and p of "candidate is larger", one per column; p is 1 where a side is empty.
+        U statistics of the candidate, p of "candidate is larger" and p of "candidate is smaller", one per column; both
+        are 1 where a side is empty.
     """
     stacked = np.concatenate([base, candidate])
     ranks, tie_sum = _average_ranks(stacked)
@@ -181,10 +182,10 @@ def mann_whitney_greater(
     n = n_base + n_candidate
     with np.errstate(divide="ignore", invalid="ignore"):
         variance = n_base * n_candidate / 12 * ((n + 1) - tie_sum / (n * (n - 1)))
-        z = (u - mean - 0.5) / np.sqrt(variance)
-    p = normal_survival(z / math.sqrt(autocorrelation_steps))
+        spread = np.sqrt(variance) * math.sqrt(autocorrelation_steps)
+        larger, smaller = (normal_survival((sign * (u - mean) - 0.5) / spread) for sign in (1, -1))
     usable = (n_base > 0) & (n_candidate > 0) & (variance > 0)
-    return u, np.where(usable, p, 1.0)
+    return u, np.where(usable, larger, 1.0), np.where(usable, smaller, 1.0)
 
 
 def _average_ranks(values: FloatArray) -> tuple[FloatArray, FloatArray]:

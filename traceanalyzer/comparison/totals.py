@@ -1,4 +1,4 @@
-"""Totals of whole recordings, for those that do not mark their steps."""
+"""Totals of whole recordings: kernels where steps are not marked, and the peak of memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from traceanalyzer.comparison.options import FAMILY_FLOOR_NS, FAMILY_FLOOR_RELATIVE
 from traceanalyzer.comparison.samples import Run
 from traceanalyzer.results.comparison import Family, Test, Verdict
-from traceanalyzer.units import format_ns
+from traceanalyzer.units import format_bytes, format_ns
 
 
 def compare_totals(base: list[Run], candidate: list[Run]) -> list[Test]:
@@ -53,6 +53,37 @@ def compare_totals(base: list[Run], candidate: list[Run]) -> list[Test]:
             )
         )
     return sorted(tests, key=lambda t: -abs((t.candidate or 0.0) - (t.base or 0.0)))
+
+
+def compare_memory(base: list[Run], candidate: list[Run]) -> list[Test]:
+    """Set the peaks of reserved memory side by side; they explain, and a budget can limit them.
+
+    Args:
+        base: Base runs.
+        candidate: Candidate runs.
+
+    Returns:
+        One test, or none where a side does not know its peak.
+    """
+    peaks = [[r.peak_reserved_bytes for r in side if r.peak_reserved_bytes is not None] for side in (base, candidate)]
+    if not all(peaks):
+        return []
+    before, after = (float(max(side)) for side in peaks)
+    return [
+        Test(
+            family=Family.ADVISORY,
+            name="peak_reserved_bytes",
+            unit="bytes",
+            base=before,
+            candidate=after,
+            change=(after - before) / before if before else None,
+            verdict=Verdict.INCONCLUSIVE,
+            method="largest peak of the runs; no test",
+            detail=f"peak of reserved memory: {format_bytes(before)} → {format_bytes(after)}",
+            samples_base=len(peaks[0]),
+            samples_candidate=len(peaks[1]),
+        )
+    ]
 
 
 def _mean(runs: list[Run], name: str) -> tuple[float, float]:

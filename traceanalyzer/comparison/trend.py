@@ -9,6 +9,7 @@ import numpy as np
 
 from traceanalyzer.comparison.compare import compare_runs
 from traceanalyzer.comparison.options import CompareOptions
+from traceanalyzer.comparison.ranks import first_rank
 from traceanalyzer.comparison.samples import Run
 from traceanalyzer.results.comparison import Comparison, Verdict
 
@@ -74,7 +75,7 @@ def _point(name: str, runs: list[Run], against: str | None, comparison: Comparis
     counters = sorted({c for r in runs for c in r.counters})
     return TrendPoint(
         release=name,
-        runs=len(runs),
+        runs=len(first_rank(runs)),
         step_ns=_mean([r.step_ns.mean() for r in runs]),
         idle_ns=_mean([(r.in_step_idle_ns + r.boundary_idle_ns).mean() for r in runs]),
         kernel_ns=_mean([r.kernel_ns.mean() for r in runs]),

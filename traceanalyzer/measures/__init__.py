@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeVar
 
 from traceanalyzer.measures.allocator import Allocator, measure_allocator
 from traceanalyzer.measures.communication import Communication, measure_communication
@@ -20,16 +22,21 @@ from traceanalyzer.measures.input_supply import InputSupply, measure_input_suppl
 from traceanalyzer.measures.kernels import Kernels, measure_kernels
 from traceanalyzer.measures.launches import Launches, measure_launches
 from traceanalyzer.measures.locations import Locations
-from traceanalyzer.measures.memory_snapshot import allocated_at_step_start, measure_memory
+from traceanalyzer.measures.matrix_limits import MatrixLimits, measure_matrix_limits
+from traceanalyzer.measures.memory_phases import peak_by_phase
+from traceanalyzer.measures.memory_snapshot import allocated_at_step_start, curve_of, measure_memory
 from traceanalyzer.measures.observer_effect import ObserverEffect, measure_observer_effect
 from traceanalyzer.measures.operators import Operators, measure_operators
 from traceanalyzer.measures.positions import StepPositions, measure_positions
 from traceanalyzer.measures.step_variation import StepSeries, measure_step_series
 from traceanalyzer.measures.steps import Steps, find_steps
 from traceanalyzer.measures.synchronisations import Synchronisations, measure_synchronisations
+from traceanalyzer.measures.worker_stages import WorkerStages, measure_worker_stages
 from traceanalyzer.model.schema import IntArray
 from traceanalyzer.model.trace import Device, Trace
 from traceanalyzer.results.memory import MemoryReport
+
+_Kept = TypeVar("_Kept")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +65,31 @@ class Measures:
         self._trace = trace
         self.options = options or Options()
         self.recorder = recorder or {}
+        # the other ranks of the run, where they were read together; what one rank waits for is seen only beside them
+        self.peers: tuple[Measures, ...] = ()
+        self._kept: dict[Hashable, Any] = {}
+
+    def kept(self, key: Hashable, compute: Callable[[], _Kept]) -> _Kept:
+        """Return what was computed under a key, computing it where nobody did: for what several rules derive alike.
+
+        Args:
+            key: Names the quantity and everything it depends on besides this rank.
+            compute: Makes it; the result is shared, so nobody may change it.
+        """
+        if key not in self._kept:
+            self._kept[key] = compute()
+        made: _Kept = self._kept[key]
+        return made
 
     @property
     def trace(self) -> Trace:
         """The recording itself, for stages that may see it (rules may not)."""
         return self._trace
+
+    @property
+    def origin_ns(self) -> int:
+        """Moment the recording's times count from, ns; comparable between ranks whose clocks agree."""
+        return self._trace.origin_ns
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -73,6 +100,11 @@ class Measures:
     def rank(self) -> int:
         """Distributed rank; 0 when the recording does not say."""
         return self._trace.rank or 0
+
+    @property
+    def world_size(self) -> int | None:
+        """Number of ranks of the run, where the recording says so."""
+        return self._trace.world_size
 
     def name(self, code: int) -> str:
         """Text of a name code; empty for -1."""
@@ -129,6 +161,12 @@ class Measures:
         return measure_memory(self._trace, self.steps, self.recorder)
 
     @cached_property
+    def memory_by_phase(self) -> dict[str, int]:
+        """Most bytes allocated in each phase, by allocator events or a snapshot on the same clock; empty without."""
+        own = self.allocator.curve if not self.allocator.curve_is_driver else None
+        return peak_by_phase(own or curve_of(self.memory), self.host, self.steps)
+
+    @cached_property
     def memory_at_step_start(self) -> IntArray:
         """Allocated bytes at the start of each step window by the snapshot's history; -1 unknown."""
         return allocated_at_step_start(self._trace, self.steps, self.memory)
@@ -144,6 +182,11 @@ class Measures:
         return measure_kernels(self._trace, self.steps)
 
     @cached_property
+    def matrix_limits(self) -> MatrixLimits | None:
+        """How near matrix work comes to the device's limits; None without shapes or a known device."""
+        return measure_matrix_limits(self._trace, self.kernels, self.nesting)
+
+    @cached_property
     def communication(self) -> Communication:
         """Collective kernels."""
         return measure_communication(self._trace, self.devices)
@@ -152,6 +195,11 @@ class Measures:
     def input(self) -> InputSupply:
         """The data loader as the training loop sees it."""
         return measure_input_supply(self._trace, self.steps)
+
+    @cached_property
+    def worker_stages(self) -> WorkerStages | None:
+        """What the loader's workers spend a batch on; None where the recorder did not time them."""
+        return measure_worker_stages(self.recorder)
 
     @cached_property
     def operators(self) -> Operators:

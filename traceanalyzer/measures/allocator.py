@@ -8,7 +8,13 @@ import numpy as np
 
 from traceanalyzer.measures.arithmetic import windows_of
 from traceanalyzer.measures.steps import STEADY, Steps
-from traceanalyzer.model.schema import ByteArray, CallKind, CodeArray, IntArray
+from traceanalyzer.model.schema import (
+    ByteArray,
+    CallKind,
+    CodeArray,
+    IntArray,
+    among,
+)
 from traceanalyzer.model.trace import Trace
 from traceanalyzer.results.analysis import AllocatorReport, CallTotal, MemoryCurve
 
@@ -60,7 +66,7 @@ class Allocator:
 def measure_allocator(trace: Trace, steps: Steps) -> Allocator:
     """Measure allocation calls and allocator events."""
     calls, memory = trace.calls, trace.memory
-    rows = _outermost(trace, np.flatnonzero(np.isin(calls.kind, _KINDS)))
+    rows = _outermost(trace, np.flatnonzero(among(calls.kind, _KINDS)))
     kind = calls.kind[rows]
     framework = _main_device(memory.device, (memory.device >= 0) & (memory.is_driver == 0))
     driver = _main_device(memory.device, (memory.device >= 0) & (memory.is_driver == 1))

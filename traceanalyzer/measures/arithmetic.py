@@ -10,6 +10,7 @@ from numba import njit
 
 from traceanalyzer.measures.steps import Steps
 from traceanalyzer.model.schema import CodeArray, IntArray
+from traceanalyzer.model.schema import among as among  # for rules, which see only measures
 from traceanalyzer.results.analysis import Percentiles
 
 # floats hold every integer up to 2^53; half of it leaves room for the rounding of the test itself

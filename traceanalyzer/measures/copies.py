@@ -19,6 +19,7 @@ from traceanalyzer.model.schema import (
     CopyDirection,
     IntArray,
     MemoryKind,
+    among,
 )
 from traceanalyzer.model.trace import Trace
 from traceanalyzer.results.analysis import CopiesReport, CopyMemoryReport, CopyReport
@@ -122,7 +123,7 @@ def _completing_syncs(trace: Trace, call: IntArray, stream: IntArray, nesting: H
     copy_of_call[call[linked[::-1]]] = linked[::-1]  # the first copy of a call that issued several
     is_sync = calls.kind == CallKind.SYNCHRONIZE
     stream_syncs = [c for c in np.unique(calls.name[is_sync]).tolist() if "StreamSynchronize" in trace.names[c]]
-    is_sync &= np.isin(calls.name, stream_syncs)
+    is_sync &= among(calls.name, stream_syncs)
     relevant = np.flatnonzero(calls.kind != CallKind.OTHER)
     relevant = relevant[np.argsort(calls.thread[relevant], kind="stable")]  # calls are sorted by start already
     place = np.flatnonzero((copy_of_call[relevant] >= 0) | is_sync[relevant])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from traceanalyzer.measures.kernel_names import is_communication
 from traceanalyzer.model import intervals
 from traceanalyzer.model.schema import ActivityKind, CodeArray, IntArray
 from traceanalyzer.model.trace import Trace
@@ -89,7 +89,7 @@ def measure_device_timelines(trace: Trace) -> tuple[DeviceTimeline, ...]:
 
 
 def collective_names(names: Sequence[str], used: CodeArray) -> npt.NDArray[np.bool_]:
-    """Say which names are NCCL or RCCL kernels.
+    """Say which names are collective kernels.
 
     Args:
         names: The string table.
@@ -100,12 +100,8 @@ def collective_names(names: Sequence[str], used: CodeArray) -> npt.NDArray[np.bo
     """
     table = np.zeros(len(names) + 1, dtype=np.bool_)
     for code in np.unique(used):
-        table[code] = code >= 0 and _COLLECTIVE.search(names[code]) is not None
+        table[code] = code >= 0 and is_communication(names[code])
     return table
-
-
-# kernels of the libraries themselves (ncclDevKernel_…, ncclKernel_…, rcclGenericKernel…), not names that mention them
-_COLLECTIVE = re.compile(r"^(?:void\s+)?(?:nccl|rccl)", re.IGNORECASE)
 
 
 def _measure(trace: Trace, device: int, name: str, collective: npt.NDArray[np.bool_]) -> DeviceTimeline:

@@ -15,6 +15,7 @@ from traceanalyzer.model.schema import (
     IntArray,
     MemoryKind,
     SliceKind,
+    among,
     distinct_codes,
 )
 from traceanalyzer.model.trace import Device, Integrity, Trace
@@ -70,6 +71,16 @@ class Facts:
         """Whether the recording holds host slices of a kind."""
         return bool(np.any(self._trace.slices.kind == kind))
 
+    @property
+    def has_schedules(self) -> bool:
+        """Whether the recording says when threads lost their core."""
+        return bool(len(self._trace.schedules))
+
+    def scheduled_out(self) -> tuple[IntArray, IntArray, CodeArray]:
+        """Start, end and thread index of the stretches in which a thread was off its core."""
+        rows = self._trace.schedules
+        return rows.start_ns, rows.end_ns, rows.thread
+
     def activity_starts(self, rows: IntArray) -> IntArray:
         """Start of each activity, ns."""
         return self._trace.activities.start_ns[rows]
@@ -98,14 +109,14 @@ class Facts:
         """Say which activities have a name that contains any of some texts; each distinct name is looked at once."""
         codes = self._trace.activities.name[activities]
         wanted = [c for c in np.unique(codes).tolist() if any(part in self._text(c) for part in parts)]
-        found: BoolArray = np.isin(codes, wanted)
+        found: BoolArray = among(codes, wanted)
         return found
 
     def call_name(self, row: int) -> str:
         """Name of a runtime call; empty for -1."""
         return self._text(int(self._trace.calls.name[row])) if row >= 0 else ""
 
-    def call_kinds(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
+    def call_kinds(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int8]:
         """``CallKind`` of runtime calls, ``CallKind.OTHER`` for -1."""
         if not len(self._trace.calls):
             return np.zeros(len(rows), dtype=np.int8)
@@ -123,6 +134,15 @@ class Facts:
     def slice_name(self, row: int) -> str:
         """Name of a host slice; empty for -1."""
         return self._text(int(self._trace.slices.name[row])) if row >= 0 else ""
+
+    def time_by_frame(self, rows: IntArray | CodeArray, time_ns: IntArray) -> dict[str, int]:
+        """Sum times, ns, by the name of the Python frame they belong to; rows of other slices are left out."""
+        slices = self._trace.slices
+        is_frame = slices.kind[rows] == SliceKind.PYTHON
+        codes, place = np.unique(slices.name[rows[is_frame]], return_inverse=True)
+        sums = np.zeros(len(codes), dtype=np.int64)
+        np.add.at(sums, place, time_ns[is_frame])
+        return {self._text(code): time for code, time in zip(codes.tolist(), sums.tolist(), strict=True)}
 
     def is_python_frame(self, row: int) -> bool:
         """Whether a host slice is a Python frame; False for -1."""
@@ -157,7 +177,7 @@ class Facts:
             for code in distinct_codes(self._trace.slices.name).tolist()
             if code >= 0 and (table[code].startswith(wanted) if prefix else table[code] in wanted)
         ]
-        return np.flatnonzero(np.isin(self._trace.slices.name, codes)).astype(np.int64)
+        return np.flatnonzero(among(self._trace.slices.name, codes)).astype(np.int64)
 
     def slice_columns(self, rows: IntArray) -> tuple[IntArray, IntArray, CodeArray]:
         """Start, end and thread index of host slices."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from traceanalyzer.measures.arithmetic import sum_per_window
 from traceanalyzer.measures.device_timeline import DeviceTimeline
 from traceanalyzer.measures.gap_links import link_gaps
 from traceanalyzer.measures.gap_walk import GAP_COLUMNS, ThreadTables, thread_tables, walk_gaps
@@ -57,10 +58,10 @@ class IdleLedger:
     boundary: ByteArray
     in_span: ByteArray
     gap: CodeArray
-    activity: IntArray
+    activity: CodeArray
     thread: CodeArray
-    slice_row: IntArray
-    call_row: IntArray
+    slice_row: CodeArray
+    call_row: CodeArray
 
     @cached_property
     def duration_ns(self) -> IntArray:
@@ -103,10 +104,7 @@ class IdleLedger:
         Returns:
             int64 array of length ``windows``, ns.
         """
-        rows = mask & (self.window >= 0)
-        sums = np.zeros(windows, dtype=np.int64)
-        np.add.at(sums, self.window[rows], self.duration_ns[rows])
-        return sums
+        return sum_per_window(self.window[mask], self.duration_ns[mask], windows)
 
 
 def _table(codes: Iterable[int]) -> BoolArray:
@@ -136,14 +134,16 @@ def attribute_idle(trace: Trace, steps: Steps, host: HostTimeline, devices: tupl
     if not parts:
         empty = np.empty(0, dtype=np.int32)
         parts = [(_columns(steps, host, tables, np.empty((0, GAP_COLUMNS), dtype=np.int64)), empty)]
+    # of millions of pieces: those of a lone device are not copied
     start, end, cause, phase, window, boundary, gap, activity, thread, slice_row, call_row = (
-        np.concatenate(columns) for columns in zip(*(part[0] for part in parts), strict=True)
+        columns[0] if len(columns) == 1 else np.concatenate(columns)
+        for columns in zip(*(part[0] for part in parts), strict=True)
     )
     step_class = np.append(steps.step_class, np.int8(-1))  # the last entry stands for window -1
     return IdleLedger(
         start_ns=start,
         end_ns=end,
-        device=np.concatenate([part[1] for part in parts]).astype(np.int32),
+        device=np.concatenate([part[1] for part in parts]),
         cause=cause,
         phase=phase,
         window=window,

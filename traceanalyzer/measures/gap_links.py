@@ -8,7 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceanalyzer.measures.device_timeline import DeviceTimeline
-from traceanalyzer.model.schema import ActivityKind, ByteArray, CallKind, IntArray, MemoryKind, WaitKind, distinct_codes
+from traceanalyzer.model.schema import (
+    ActivityKind,
+    ByteArray,
+    CallKind,
+    IntArray,
+    MemoryKind,
+    WaitKind,
+    among,
+    distinct_codes,
+)
 from traceanalyzer.model.trace import Trace
 from traceanalyzer.results.vocabulary import CAUSE_CODE, Cause
 
@@ -177,7 +186,7 @@ def _awaited_until(trace: Trace) -> IntArray:
 def _host_functions(trace: Trace) -> IntArray:
     used = distinct_codes(trace.calls.name)
     wanted = [code for code in used if code >= 0 and _HOST_FUNCTION.fullmatch(trace.names[code])]
-    return np.flatnonzero(np.isin(trace.calls.name, wanted))
+    return np.flatnonzero(among(trace.calls.name, wanted))
 
 
 def _call_rows(trace: Trace, correlation: IntArray) -> IntArray:

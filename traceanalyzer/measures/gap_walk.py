@@ -157,9 +157,9 @@ def walk_gaps(  # type: ignore[no-untyped-def]
     most = 4 * len(gaps) + 2 * len(host_start) + 2 * len(starts) + 3 * len(windows) + 1
     out_start = np.empty(most, np.int64)
     out_end = np.empty(most, np.int64)
-    out_activity = np.empty(most, np.int64)
-    out_slice = np.empty(most, np.int64)
-    out_call = np.empty(most, np.int64)
+    out_activity = np.empty(most, np.int32)
+    out_slice = np.empty(most, np.int32)
+    out_call = np.empty(most, np.int32)
     out_thread = np.empty(most, np.int32)
     out_window = np.empty(most, np.int32)
     out_gap = np.empty(most, np.int32)
@@ -318,8 +318,8 @@ def walk_gaps(  # type: ignore[no-untyped-def]
                 out_boundary[n] = boundary
                 n += 1
             now = until
+    # not copied: pages of the room behind the last piece were never touched and take no memory
     return (
-        out_start[:n].copy(), out_end[:n].copy(), out_cause[:n].copy(), out_phase[:n].copy(), out_window[:n].copy(),
-        out_boundary[:n].copy(), out_gap[:n].copy(), out_activity[:n].copy(), out_thread[:n].copy(),
-        out_slice[:n].copy(), out_call[:n].copy(),
+        out_start[:n], out_end[:n], out_cause[:n], out_phase[:n], out_window[:n], out_boundary[:n], out_gap[:n],
+        out_activity[:n], out_thread[:n], out_slice[:n], out_call[:n],
     )  # fmt: skip

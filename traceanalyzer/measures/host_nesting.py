@@ -8,7 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceanalyzer.measures.arithmetic import nest
-from traceanalyzer.model.schema import IntArray, SliceKind, distinct_codes
+from traceanalyzer.model.schema import (
+    CodeArray,
+    IntArray,
+    SliceKind,
+    among,
+    distinct_codes,
+)
 from traceanalyzer.model.trace import Trace
 
 # ranges that older PyTorch versions write as operators
@@ -32,8 +38,8 @@ class HostNesting:
 
     operator: IntArray
     own_ns: IntArray
-    call_innermost: IntArray
-    call_outermost: IntArray
+    call_innermost: CodeArray
+    call_outermost: CodeArray
 
 
 def nest_host(trace: Trace) -> HostNesting:
@@ -43,7 +49,7 @@ def nest_host(trace: Trace) -> HostNesting:
     codes = distinct_codes(slices.name[operators])
     ranges = [code for code in codes.tolist() if code >= 0 and RANGE_WRITTEN_AS_OPERATOR.match(trace.names[code])]
     if ranges:
-        operators = operators[~np.isin(slices.name[operators], ranges)]
+        operators = operators[~among(slices.name[operators], ranges)]
     thread = np.concatenate((slices.thread[operators], calls.thread))
     start = np.concatenate((slices.start_ns[operators], calls.start_ns))
     end = np.concatenate((slices.end_ns[operators], calls.end_ns))
@@ -51,12 +57,13 @@ def nest_host(trace: Trace) -> HostNesting:
     is_operator[: len(operators)] = 1
     # an operator and its only call may share both times: the operator is the outer one
     order = np.lexsort((1 - is_operator, -end, start, thread))
-    innermost, outermost, nested = (np.empty(len(start), dtype=np.int64) for _ in range(3))
+    innermost, outermost = (np.empty(len(start), dtype=np.int32) for _ in range(2))
+    nested = np.empty(len(start), dtype=np.int64)
     nest(thread[order], start[order], end[order], is_operator[order], innermost, outermost, nested)
     back = np.empty(len(start), dtype=np.int64)
     back[order] = np.arange(len(start))
     # position in the sweep → row of Trace.slices; the last entry answers -1
-    source = np.full(len(start) + 1, -1, dtype=np.int64)
+    source = np.full(len(start) + 1, -1, dtype=np.int32)
     source[back[: len(operators)]] = operators
     of_operators, of_calls = back[: len(operators)], back[len(operators) :]
     return HostNesting(

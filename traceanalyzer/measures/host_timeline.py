@@ -44,11 +44,32 @@ class HostTimeline:
     end_ns: IntArray
     cause: ByteArray
     phase: ByteArray
-    slice_row: IntArray
-    call_row: IntArray
-    os_row: IntArray
+    slice_row: CodeArray
+    call_row: CodeArray
+    os_row: CodeArray
     autograd: ByteArray
     traits: phases.TraitArray
+
+    def phase_at(self, thread: CodeArray, time_ns: IntArray) -> ByteArray:
+        """Find the phase of moments.
+
+        Args:
+            thread: Thread index of each moment; -1 unknown.
+            time_ns: Moments, any order.
+
+        Returns:
+            Phase code per moment; that of ``other`` where nothing is open.
+        """
+        found = np.full(len(time_ns), PHASE_CODE[Phase.OTHER], dtype=np.int8)
+        for one in np.unique(thread[thread >= 0]).tolist():
+            first, last = int(self.offsets[one]), int(self.offsets[one + 1])
+            if first == last:
+                continue
+            rows = np.flatnonzero(thread == one)
+            at = np.searchsorted(self.start_ns[first:last], time_ns[rows], side="right") - 1
+            open_there = (at >= 0) & (time_ns[rows] < self.end_ns[first:last][np.maximum(at, 0)])
+            found[rows[open_there]] = self.phase[first:last][at[open_there]]
+        return found
 
 
 def flatten_host(trace: Trace) -> HostTimeline:
@@ -94,9 +115,9 @@ def flatten_host(trace: Trace) -> HostTimeline:
         end_ns=np.ascontiguousarray(columns[:, _END]),
         cause=cause,
         phase=columns[:, _PHASE].astype(np.int8),
-        slice_row=np.ascontiguousarray(columns[:, _SLICE]),
-        call_row=np.ascontiguousarray(columns[:, _CALL]),
-        os_row=np.ascontiguousarray(columns[:, _OS]),
+        slice_row=columns[:, _SLICE].astype(np.int32),
+        call_row=columns[:, _CALL].astype(np.int32),
+        os_row=columns[:, _OS].astype(np.int32),
         autograd=autograd,
         traits=traits,
     )

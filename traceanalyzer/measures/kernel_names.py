@@ -23,6 +23,7 @@ class Precision(StrEnum):
     FP32 = "fp32"
     FP64 = "fp64"
     INT8 = "int8"
+    FP4 = "fp4"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ _LAYOUT = re.compile(
 # attention before matrix products: both are matrix work, and the order only matters for reading
 _MATRIX = re.compile(
     r"(?<!fb)gemm|matmul|nvjet_|fprop|dgrad|wgrad|winograd|convolve|conv2d|conv3d|implicit_con|scudnn|hcudnn|cijk_|flash_(fwd|bwd)"
-    r"|flash::|fmha|attn_(fwd|bwd)|attention_kernel|_mma_|gemv|depthwise|miopensp3asm|^bmm_|triton_\w*_mm\b|grouped_conv_",
+    r"|flash::|fmha|attn_(fwd|bwd)|attention_kernel|_mma_|gemv|depthwise|miopensp3asm|^bmm_|triton_(tem_\w*_?)?(mm|addmm|bmm|baddbmm|convolution|conv|flex_attention)(?![a-z])|grouped_conv_",
     re.IGNORECASE,
 )
 # parts of a matrix product that are not the product itself
@@ -72,10 +73,11 @@ _SIMT = re.compile(r"simt|ffma|_f32f32_f32f32_|volta_sgemm|scudnn|[a-z]_sgemm_\d
 _TENSOR_CORE = re.compile(
     r"tensorop|_tensor\d+x\d+x\d+|hmma|imma|wgmma|gmma|nvjet_|warpgroupsize|tcgen05"
     r"|(?<![a-z])(s|h|i|d)(884|1688|16816|16832|161616|8816)(gemm|fprop|dgrad|wgrad|cudnn|_)?"
-    r"|flash_(fwd|bwd)|flash::|fmha|tf32f32|_f16f16_|_bf16bf16_|_MI\d+x\d+x\d+|e4m3|e5m2|igemm_(fwd|bwd|wrw)_gtcx|xdl|^bmm_",
+    r"|flash_(fwd|bwd)|flash::|fmha|native_sdpa|tf32f32|_f16f16_|_bf16bf16_|_MI\d+x\d+x\d+|e4m3|e5m2|igemm_(fwd|bwd|wrw)_gtcx|xdl|^bmm_",
     re.IGNORECASE,
 )
-_NVJET = re.compile(r"nvjet_(?:sm\d+_)?([a-z])([a-z])([a-z])_", re.IGNORECASE)
+# operand types letter by letter, the input first; with scaled types there are more than three
+_NVJET = re.compile(r"nvjet_(?:sm\d+_)?([a-z])([a-z]{2,5})_", re.IGNORECASE)
 _NVJET_INPUT = {
     "h": Precision.FP16,
     "t": Precision.BF16,
@@ -98,6 +100,7 @@ _TENSILE_TYPE = {
 _PRECISION: tuple[tuple[re.Pattern[str], Precision], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), precision)
     for pattern, precision in (
+        (r"e2m1|fp4|mxf4", Precision.FP4),
         (r"e4m3|e5m2|fp8|float8", Precision.FP8),
         (r"bf16|bfloat16", Precision.BF16),
         (r"tf32", Precision.TF32),
@@ -122,11 +125,15 @@ def traits(name: str) -> KernelTraits:
     """
     is_communication = _COMMUNICATION.search(name) is not None
     is_matrix = not is_communication and _MATRIX.search(name) is not None and _NOT_MATRIX.search(name) is None
+    precision = _precision(name)
+    # plain cores multiply nothing that narrow
+    is_narrow = precision in (Precision.FP8, Precision.FP4)
+    is_tensor_core = is_narrow or (_TENSOR_CORE.search(name) is not None and _SIMT.search(name) is None)
     return KernelTraits(
         family=family(name),
-        precision=_precision(name),
+        precision=precision,
         is_matrix=is_matrix,
-        uses_tensor_cores=is_matrix and _TENSOR_CORE.search(name) is not None and _SIMT.search(name) is None,
+        uses_tensor_cores=is_matrix and is_tensor_core,
         is_communication=is_communication,
         is_layout_conversion=_LAYOUT.search(name) is not None,
     )

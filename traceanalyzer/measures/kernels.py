@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceanalyzer.measures.arithmetic import windows_of
+from traceanalyzer.measures.arithmetic import sum_by, windows_of
 from traceanalyzer.measures.kernel_names import KernelTraits, Precision, is_communication, traits
 from traceanalyzer.measures.steps import Steps
 from traceanalyzer.model.schema import ActivityKind, ByteArray, CodeArray, IntArray
@@ -16,6 +16,7 @@ from traceanalyzer.results.analysis import KernelFamilyTotal, KernelsReport, Ker
 __all__ = ["PRECISIONS", "Kernels", "is_communication", "issue_window", "measure_kernels"]
 
 PRECISIONS: tuple[Precision, ...] = tuple(Precision)  # codes of ``Kernels.precision``
+MAX_NAMES = 50_000  # reading a name takes some 30 µs; a large training has a few thousand
 TOP_KERNELS = 50
 TOP_FAMILIES = 40
 
@@ -82,7 +83,8 @@ def measure_kernels(trace: Trace, steps: Steps) -> Kernels:
     duration = activities.end_ns[rows] - activities.start_ns[rows]
     codes, position = np.unique(activities.name[rows], return_inverse=True)
     names = [trace.names[code] if code >= 0 else "" for code in codes.tolist()]
-    facts = [traits(name) for name in names]
+    time_sum = sum_by((len(codes),), (position,), duration)
+    facts = _traits_of(names, time_sum, trace)
     families = tuple(sorted({fact.family for fact in facts}))
     family_code = {name: code for code, name in enumerate(families)}
 
@@ -90,8 +92,6 @@ def measure_kernels(trace: Trace, steps: Steps) -> Kernels:
         return np.array(values, dtype=np.int8)[position] if len(rows) else np.zeros(0, dtype=np.int8)
 
     family = np.array([family_code[f.family] for f in facts], dtype=np.int32)
-    time_sum = np.zeros(len(codes), dtype=np.int64)
-    np.add.at(time_sum, position, duration)
     count = np.bincount(position, minlength=len(codes)) if len(rows) else np.zeros(0, dtype=np.int64)
     order = sorted(range(len(codes)), key=lambda i: (-int(time_sum[i]), names[i]))
     return Kernels(
@@ -123,6 +123,18 @@ def measure_kernels(trace: Trace, steps: Steps) -> Kernels:
             families=_family_totals(facts, count.tolist(), time_sum.tolist()),
         ),
     )
+
+
+def _traits_of(names: list[str], time_ns: IntArray, trace: Trace) -> list[KernelTraits]:
+    """Read the names, those with most time where there are more than any program has."""
+    if len(names) <= MAX_NAMES:
+        return [traits(name) for name in names]
+    read = set(np.argsort(time_ns, kind="stable")[-MAX_NAMES:].tolist())
+    trace.integrity.note(
+        f"{len(names):,} different kernel names; those beyond the {MAX_NAMES:,} with most time were not classified"
+    )
+    unread = traits("")
+    return [traits(name) if place in read else unread for place, name in enumerate(names)]
 
 
 def _family_totals(facts: list[KernelTraits], count: list[int], time_ns: list[int]) -> list[KernelFamilyTotal]:

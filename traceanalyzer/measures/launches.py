@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from traceanalyzer.measures.arithmetic import percentiles
 from traceanalyzer.measures.device_timeline import DeviceTimeline
-from traceanalyzer.model.schema import ByteArray, CallKind, CodeArray, IntArray, distinct_codes
+from traceanalyzer.model.schema import ByteArray, CallKind, CodeArray, IntArray, among, distinct_codes
 from traceanalyzer.model.trace import Trace
 from traceanalyzer.results.analysis import LaunchesReport
 
@@ -67,9 +67,9 @@ def measure_launches(trace: Trace, devices: tuple[DeviceTimeline, ...]) -> Launc
     call = trace.activity_call[rows]
     began, returned = calls.start_ns[call], calls.end_ns[call]
     start, device = activities.start_ns[rows], activities.device[rows]
-    _, first_rows = np.unique(call, return_index=True)  # rows are in start order, so this is the earliest
-    first = np.zeros(len(rows), dtype=np.bool_)
-    first[first_rows] = True
+    earliest = np.zeros(len(calls), dtype=np.int64)
+    earliest[call[::-1]] = np.arange(len(rows) - 1, -1, -1)  # the last one written stays; rows are in start order
+    first = earliest[call] == np.arange(len(rows))
     depth = np.zeros(len(rows), dtype=np.int64)
     host_bound = np.zeros(len(rows), dtype=np.bool_)
     host_idle = idle = 0
@@ -87,7 +87,7 @@ def measure_launches(trace: Trace, devices: tuple[DeviceTimeline, ...]) -> Launc
         host_idle += _idle_before(timeline, gap[(gap >= 0) & late], began[ends_gap])
     delay = np.maximum(start - returned, 0)
     during = (start >= began) & (start < returned)
-    orphans = np.isin(calls.kind, _ENQUEUEING) & (calls.correlation >= 0)
+    orphans = among(calls.kind, _ENQUEUEING) & (calls.correlation >= 0)
     orphans &= ~np.isin(calls.correlation, activities.correlation)
     return Launches(
         activity=rows,
@@ -103,7 +103,7 @@ def measure_launches(trace: Trace, devices: tuple[DeviceTimeline, ...]) -> Launc
         started_during_call=during.astype(np.int8),
         launches_without_activity=int(orphans.sum()),
         kernel_launches_without_activity=int(
-            (orphans & np.isin(calls.kind, (CallKind.LAUNCH, CallKind.GRAPH_LAUNCH)) & ~_capturing(trace)).sum()
+            (orphans & among(calls.kind, (CallKind.LAUNCH, CallKind.GRAPH_LAUNCH)) & ~_capturing(trace)).sum()
         ),
         activities_without_launch=len(activities) - len(rows),
         report=LaunchesReport(

@@ -11,7 +11,11 @@ import numpy as np
 
 from traceanalyzer.measures.arithmetic import flatten_innermost
 from traceanalyzer.measures.host_nesting import RANGE_WRITTEN_AS_OPERATOR
-from traceanalyzer.model.schema import IntArray, SliceKind
+from traceanalyzer.model.schema import (
+    IntArray,
+    SliceKind,
+    among,
+)
 from traceanalyzer.model.trace import Trace
 
 
@@ -116,9 +120,9 @@ class Locations:
         rows = np.flatnonzero((slices.kind == SliceKind.ANNOTATION) | (slices.kind == SliceKind.OPERATOR))
         annotated = slices.kind[rows] == SliceKind.ANNOTATION
         codes = [c for c in np.unique(slices.name[rows]).tolist() if c >= 0]
-        emitted = np.isin(slices.name[rows], [c for c in codes if _EMITTED_OPERATOR.search(names[c])])
-        ranges = np.isin(slices.name[rows], [c for c in codes if RANGE_WRITTEN_AS_OPERATOR.match(names[c])])
-        markers = np.isin(slices.name[rows], [c for c in codes if names[c].startswith("ProfilerStep")])
+        emitted = among(slices.name[rows], [c for c in codes if _EMITTED_OPERATOR.search(names[c])])
+        ranges = among(slices.name[rows], [c for c in codes if RANGE_WRITTEN_AS_OPERATOR.match(names[c])])
+        markers = among(slices.name[rows], [c for c in codes if names[c].startswith("ProfilerStep")])
         is_range = ((annotated & ~emitted) | ranges) & ~markers
         return rows[is_range], rows[~is_range & ~markers]
 
@@ -158,7 +162,7 @@ class Locations:
     def _autograd_threads(self) -> frozenset[int]:
         slices, rows = self._trace.slices, self._rows["operator"]
         codes = [c for c in np.unique(slices.name[rows]).tolist() if c >= 0 and _AUTOGRAD in self._trace.names[c]]
-        return frozenset(np.unique(slices.thread[rows[np.isin(slices.name[rows], codes)]]).tolist())
+        return frozenset(np.unique(slices.thread[rows[among(slices.name[rows], codes)]]).tolist())
 
     def _driving_thread(self) -> int:
         """Thread with most user frames, else most ranges, that is no autograd thread; -1 none."""

@@ -33,7 +33,7 @@ def measure_observer_effect(steps: Steps, recorder: dict[str, object]) -> Observ
             {…}}``, or the whole of it, where ``passes`` lists them and ``pass`` (else 0) says which one this
             recording belongs to. Any part may be absent.
     """
-    recorder = _pass_of(recorder)
+    recorder = recorded_pass(recorder)
     unprofiled = _mean(_part(recorder, "unprofiled", "step_ns"))
     profiled = _mean(_part(recorder, "profiled", "step_ns"))
     if profiled is None:
@@ -56,7 +56,8 @@ def measure_observer_effect(steps: Steps, recorder: dict[str, object]) -> Observ
     )
 
 
-def _pass_of(recorder: dict[str, object]) -> dict[str, object]:
+def recorded_pass(recorder: dict[str, object]) -> dict[str, object]:
+    """Return the pass of ``run.json`` a recording belongs to; what was given, where it is a single pass already."""
     passes, index = recorder.get("passes"), recorder.get("pass", 0)
     if "unprofiled" in recorder or not isinstance(passes, list) or not isinstance(index, int):
         return recorder

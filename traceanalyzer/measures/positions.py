@@ -10,7 +10,7 @@ import numpy as np
 
 from traceanalyzer.measures.kernel_names import family
 from traceanalyzer.measures.steps import STEADY, Steps
-from traceanalyzer.model.schema import ActivityKind, CodeArray, IntArray
+from traceanalyzer.model.schema import ActivityKind, CodeArray, IntArray, distinct_codes
 from traceanalyzer.model.trace import Trace
 from traceanalyzer.results.analysis import Positions
 
@@ -53,9 +53,7 @@ def measure_positions(trace: Trace, steps: Steps) -> StepPositions:
     modal_bytes = counts.most_common(1)[0][0]
     modal = np.frombuffer(modal_bytes, dtype=np.int32)[:MAX_POSITIONS]
     kept = _thin(steady, max(MIN_STEPS, min(MAX_STEPS, MAX_CELLS // len(modal))))
-    interval = np.full((len(modal), len(kept)), -1, dtype=object)
-    interval[:] = None
-    launch_call = interval.copy()
+    interval, launch_call = _Matrix(len(modal), len(kept)), _Matrix(len(modal), len(kept))
     alignments: dict[bytes, tuple[IntArray, IntArray]] = {}
     for column, w in enumerate(kept):
         rows = bounds[w]
@@ -63,36 +61,61 @@ def measure_positions(trace: Trace, steps: Steps) -> StepPositions:
         if key not in alignments:
             alignments[key] = _align(modal, sequences[w])
         position, taken = alignments[key]
-        launch_call[position, column] = (end[rows] - start[rows])[taken]
+        launch_call.fill(column, position, (end[rows] - start[rows])[taken])
         between = np.concatenate(([0], np.diff(end[rows])))
         inner = taken > 0
-        interval[position[inner], column] = between[taken[inner]]
+        interval.fill(column, position[inner], between[taken[inner]])
     return StepPositions(
         window=np.array(kept, dtype=np.int64),
         report=Positions(
-            name=[names[c] for c in modal.tolist()], interval_ns=interval.tolist(), launch_call_ns=launch_call.tolist()
+            name=[names[c] for c in modal.tolist()], interval_ns=interval.rows(), launch_call_ns=launch_call.rows()
         ),
     )
+
+
+class _Matrix:
+    """Positions by steps, of which some cells stay unknown; kept step by step, as they are filled."""
+
+    def __init__(self, positions: int, steps: int) -> None:
+        self._values = np.zeros((steps, positions), dtype=np.int64)
+        self._is_known = np.zeros((steps, positions), dtype=np.bool_)
+
+    def fill(self, step: int, positions: IntArray, values: IntArray) -> None:
+        self._values[step, positions] = values
+        self._is_known[step, positions] = True
+
+    def rows(self) -> list[list[int | None]]:
+        """One list per position, None where a step has no value."""
+        made: list[list[int | None]] = [list(row) for row in self._values.T.tolist()]
+        for step, position in zip(*(axis.tolist() for axis in np.nonzero(~self._is_known)), strict=True):
+            made[position][step] = None
+        return made
 
 
 def _launch_sequence(trace: Trace) -> tuple[IntArray, CodeArray, list[str]]:
     """Launch calls in start order, each with a code of the name of what it enqueued."""
     activities, calls = trace.activities, trace.calls
     rows = np.flatnonzero(trace.activity_call >= 0)
-    call, first, count = np.unique(trace.activity_call[rows], return_index=True, return_counts=True)
-    order = np.argsort(calls.start_ns[call], kind="stable")
-    call, first, count = call[order], first[order], count[order]
-    activity = rows[first]
+    linked = trace.activity_call[rows]
+    launched = np.bincount(linked, minlength=len(calls))
+    earliest = np.zeros(len(calls), dtype=np.int64)
+    earliest[linked[::-1]] = rows[::-1]  # the last one written stays
+    call = np.flatnonzero(launched)  # calls are sorted by start
+    activity, count = earliest[call], launched[call]
     is_many = count > 1  # a graph: named by its call
     name = np.where(is_many, calls.name[call], activities.name[activity])
     is_kernel = (activities.kind[activity] == ActivityKind.KERNEL) & ~is_many
     table: dict[str, int] = {}
     code = np.full(len(call), -1, dtype=np.int32)
     for kernel in (True, False):
-        for c in np.unique(name[is_kernel == kernel]).tolist():
+        mine = is_kernel == kernel
+        used = distinct_codes(name[mine]).tolist()
+        labels = np.zeros(max(used, default=0) + 2, dtype=np.int32)  # the last entry answers for -1
+        for c in used:
             text = trace.names[c] if c >= 0 else ""
             label = family(text) if kernel else text
-            code[(name == c) & (is_kernel == kernel)] = table.setdefault(label, len(table))
+            labels[c] = table.setdefault(label, len(table))
+        code[mine] = labels[name[mine]]
     return call, code, list(table)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 
 from traceanalyzer.measures.allocator import Allocator
 from traceanalyzer.measures.arithmetic import nearest_rank
 from traceanalyzer.measures.copies import Copies
 from traceanalyzer.measures.gap_attribution import IdleLedger
 from traceanalyzer.measures.launches import Launches
-from traceanalyzer.model.schema import CopyDirection, IntArray, MemoryKind, distinct_codes
+from traceanalyzer.model.schema import CopyDirection, IntArray, MemoryKind
 from traceanalyzer.results.analysis import CopyPoints, DepthDelay, Histogram, RunAhead, Series
 from traceanalyzer.results.vocabulary import CAUSES
 
@@ -40,33 +41,48 @@ def measure_series(idle: IdleLedger, launches: Launches, copies: Copies, allocat
 
 def _gap_histogram(idle: IdleLedger) -> dict[str, Histogram]:
     """Bin, per cause, the time it took of each gap (a gap's slices of one cause are one piece here)."""
-    inside = np.flatnonzero(idle.in_span == 1)
-    if not len(inside):
-        return {}
-    gap, device = idle.gap[inside], idle.device[inside]
-    # numbers the gaps; pieces are in time order per device, so those of one gap are neighbours
-    key = np.zeros(len(inside), dtype=np.int64)
-    np.cumsum((gap[1:] != gap[:-1]) | (device[1:] != device[:-1]), out=key[1:])
-    key *= len(CAUSES)
-    key += idle.cause[inside]
-    order = np.argsort(key, kind="stable")
-    key = key[order]
-    first = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
-    cause = key[first] % len(CAUSES)
-    del key, gap, device  # of millions of rows; what follows needs as much again
-    taken = np.add.reduceat(idle.duration_ns[inside[order]], first)
+    count, total, longest = _bin_gaps(
+        idle.start_ns, idle.end_ns, idle.cause, idle.gap, idle.device, idle.in_span, len(CAUSES), np.array(EDGES_NS)
+    )
     edges = list(EDGES_NS)
-    if int(taken.max()) >= edges[-1]:
-        edges.append(int(taken.max()) + 1)
-    place = np.searchsorted(edges, taken, side="right") - 1
-    result: dict[str, Histogram] = {}
-    for code in distinct_codes(cause).tolist():
-        mine = cause == code
-        total = np.zeros(len(edges) - 1, dtype=np.int64)
-        np.add.at(total, place[mine], taken[mine])
-        count = np.bincount(place[mine], minlength=len(edges) - 1)
-        result[CAUSES[code].value] = Histogram(edges=edges, count=count.tolist(), ns=total.tolist())
-    return result
+    if longest >= edges[-1]:
+        edges.append(longest + 1)
+    bins = len(edges) - 1
+    return {
+        CAUSES[code].value: Histogram(edges=edges, count=count[code, :bins].tolist(), ns=total[code, :bins].tolist())
+        for code in np.flatnonzero(count.any(axis=1)).tolist()
+    }
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def _bin_gaps(  # type: ignore[no-untyped-def, unused-ignore]
+    start_ns, end_ns, cause, gap, device, in_span, causes, edges
+):  # fmt: skip
+    """Count and sum, per cause and bin, the time a cause took of each gap; the last bin has no upper edge.
+
+    Pieces are in time order per device, so those of one gap are neighbours. Also returns the longest time found.
+    """
+    count = np.zeros((causes, len(edges)), np.int64)
+    total = np.zeros((causes, len(edges)), np.int64)
+    taken = np.full(causes, -1, np.int64)  # of the gap at hand; -1 where it has no piece of the cause
+    longest = np.int64(0)
+    before = -1
+    for i in range(len(start_ns) + 1):
+        is_end = i == len(start_ns)
+        if not is_end and in_span[i] != 1:
+            continue
+        if before >= 0 and (is_end or gap[i] != gap[before] or device[i] != device[before]):
+            for code in range(causes):
+                if taken[code] >= 0:
+                    place = np.searchsorted(edges, taken[code], side="right") - 1
+                    count[code, place] += 1
+                    total[code, place] += taken[code]
+                    longest = max(longest, taken[code])
+                    taken[code] = -1
+        if not is_end:
+            taken[cause[i]] = max(taken[cause[i]], 0) + end_ns[i] - start_ns[i]
+            before = i
+    return count, total, longest
 
 
 def _delay_by_depth(launches: Launches) -> DepthDelay | None:

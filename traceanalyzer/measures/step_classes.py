@@ -16,6 +16,7 @@ from traceanalyzer.model.schema import (
     CopyDirection,
     IntArray,
     SliceKind,
+    among,
     distinct_codes,
 )
 from traceanalyzer.model.trace import Trace
@@ -49,7 +50,8 @@ def classify_windows(trace: Trace, markers: Markers, source: StepSource) -> Byte
     classes = np.full(len(markers.start_ns), STEADY, dtype=np.int8)
     if source is StepSource.NONE or not len(classes):
         return classes
-    classes[_holds_episode(trace, markers) | _epoch_edges(trace, markers) | _smaller_batches(trace, markers)] = EPISODIC
+    episodic = _holds_episode(trace, markers) | _epoch_edges(trace, markers) | _smaller_batches(trace, markers)
+    classes[episodic | _memory_cleared(trace, markers)] = EPISODIC
     classes[_warm_up(trace, markers)] = WARM_UP
     classes[_cut(trace, markers, classes)] = CUT
     return classes
@@ -153,6 +155,29 @@ def _smaller_batches(trace: Trace, markers: Markers) -> BoolArray:
     return (largest > 0) & (largest < usual)
 
 
+def _memory_cleared(trace: Trace, markers: Markers) -> BoolArray:
+    """A garbage collection whose thread next gives device memory back: trainers do both at an epoch's edge.
+
+    A collection that Python starts by itself frees no device memory, for the caching allocator keeps it. Where most
+    windows hold the pair it is no edge but part of the step.
+    """
+    slices, calls = trace.slices, trace.calls
+    rows = np.flatnonzero(slices.kind == SliceKind.GARBAGE_COLLECTION)
+    kinds = (*_LAUNCHES, CallKind.DEVICE_MALLOC, CallKind.DEVICE_FREE)
+    cleared: list[int] = []
+    for thread in np.unique(slices.thread[rows]).tolist():
+        acting = np.flatnonzero((calls.thread == thread) & np.isin(calls.kind, kinds))
+        ends = slices.end_ns[rows[slices.thread[rows] == thread]]
+        following = np.searchsorted(calls.start_ns[acting], ends)
+        frees = following < len(acting)
+        frees[frees] = calls.kind[acting[following[frees]]] == CallKind.DEVICE_FREE
+        cleared += ends[frees].tolist()
+    found = np.zeros(len(markers.start_ns), dtype=np.bool_)
+    window = window_of(markers, np.array(cleared, dtype=np.int64))
+    found[window[window >= 0]] = True
+    return found if 2 * int(found.sum()) < len(found) else np.zeros_like(found)
+
+
 def _cut(trace: Trace, markers: Markers, classes: ByteArray) -> BoolArray:
     """Windows whose events are known to be incomplete, or that hold far fewer launches or activities than the rest."""
     cut = np.zeros(len(markers.start_ns), dtype=np.bool_)
@@ -166,7 +191,7 @@ def _cut(trace: Trace, markers: Markers, classes: ByteArray) -> BoolArray:
     if integrity.truncated_at_ns is not None:
         cut |= markers.end_ns >= integrity.truncated_at_ns
     calls = trace.calls
-    launches = np.flatnonzero(np.isin(calls.kind, _LAUNCHES))
+    launches = np.flatnonzero(among(calls.kind, _LAUNCHES))
     window = window_of(markers, calls.start_ns[launches])
     inside = window >= 0
     launched = np.bincount(window[inside], minlength=len(cut))

@@ -19,7 +19,7 @@ from traceanalyzer.measures.device_timeline import DeviceTimeline
 from traceanalyzer.measures.gap_attribution import IdleLedger
 from traceanalyzer.measures.kernels import Kernels, issue_window
 from traceanalyzer.measures.steps import Steps
-from traceanalyzer.model.schema import ActivityKind, CallKind, CopyDirection, IntArray
+from traceanalyzer.model.schema import ActivityKind, CallKind, CopyDirection, IntArray, among
 from traceanalyzer.model.trace import Trace
 from traceanalyzer.results.analysis import PerStep
 from traceanalyzer.results.vocabulary import CAUSES
@@ -71,10 +71,9 @@ def measure_step_series(
     calls = trace.calls
     call_window = windows_of(calls.start_ns, steps)
     counters = {
-        name: count_per_window(call_window[np.isin(calls.kind, kinds)], windows)
-        for name, kinds in _CALL_COUNTERS.items()
+        name: count_per_window(call_window[among(calls.kind, kinds)], windows) for name, kinds in _CALL_COUNTERS.items()
     }
-    launching = np.isin(calls.kind, _LAUNCHING)
+    launching = among(calls.kind, _LAUNCHING)
     length = sum_per_window(call_window[launching], (calls.end_ns - calls.start_ns)[launching], windows)
     count = np.array(count_per_window(call_window[launching], windows), dtype=np.int64)
     launch_mean = np.where(count > 0, length / np.maximum(count, 1), 0.0)

@@ -11,7 +11,13 @@ from traceanalyzer.errors import UsageError
 from traceanalyzer.measures import phases
 from traceanalyzer.measures.step_classes import CUT, EPISODIC, STEADY, WARM_UP, classify_windows
 from traceanalyzer.measures.step_markers import Markers, infer_markers, make_markers, markers_from_slices
-from traceanalyzer.model.schema import ByteArray, IntArray, SliceKind, distinct_codes
+from traceanalyzer.model.schema import (
+    ByteArray,
+    IntArray,
+    SliceKind,
+    among,
+    distinct_codes,
+)
 from traceanalyzer.model.trace import Trace
 from traceanalyzer.results.vocabulary import StepClass, StepSource
 
@@ -98,12 +104,12 @@ def _find_markers(trace: Trace, marker: str | None) -> tuple[StepSource, Markers
     used = [int(code) for code in distinct_codes(names) if code >= 0]
     if marker is not None:
         wanted = [code for code in used if marker in (trace.names[code], base_name(trace.names[code]))]
-        rows = np.flatnonzero(np.isin(names, wanted))
+        rows = np.flatnonzero(among(names, wanted))
         if not len(rows):
             raise UsageError(f"no range is named {marker!r}; --step-marker takes the name of a range in the recording")
         return StepSource.NAMED, markers_from_slices(trace, _one_thread(trace, rows))
     profiler = [code for code in used if _PROFILER_STEP.fullmatch(trace.names[code])]
-    rows = np.flatnonzero(np.isin(names, profiler) & (trace.slices.kind != SliceKind.PYTHON))
+    rows = np.flatnonzero(among(names, profiler) & (trace.slices.kind != SliceKind.PYTHON))
     if len(rows):
         return StepSource.PROFILER, markers_from_slices(trace, _one_thread(trace, rows))
     rows = _step_like_rows(trace, used)
@@ -161,7 +167,7 @@ def _step_like_rows(trace: Trace, used: list[int]) -> IntArray:
     best = np.empty(0, dtype=np.int64)
     best_covered = -1
     for codes in groups.values():
-        rows = np.flatnonzero(np.isin(slices.name, codes) & written)
+        rows = np.flatnonzero(among(slices.name, codes) & written)
         for thread in np.unique(slices.thread[rows]):
             mine = rows[slices.thread[rows] == thread]
             start, end = slices.start_ns[mine], slices.end_ns[mine]

@@ -52,7 +52,10 @@ def summarise_rank(measures: Measures, timeline: Timeline) -> RankReport:
         devices=[_device_report(device, measures.idle) for device in measures.devices],
         launches=measures.launches.report,
         copies=measures.copies.report,
-        allocator=with_snapshot(measures.allocator.report, measures.memory),
+        allocator=msgspec.structs.replace(
+            with_snapshot(measures.allocator.report, measures.memory),
+            peak_allocated_by_phase_bytes=measures.memory_by_phase,
+        ),
         kernels=measures.kernels.report,
         observer=measures.observer.report,
         series=_series(measures),

@@ -11,7 +11,13 @@ from traceanalyzer.measures.arithmetic import windows_of
 from traceanalyzer.measures.copies import Copies
 from traceanalyzer.measures.host_nesting import HostNesting
 from traceanalyzer.measures.steps import Steps
-from traceanalyzer.model.schema import ByteArray, CallKind, CodeArray, IntArray
+from traceanalyzer.model.schema import (
+    ByteArray,
+    CallKind,
+    CodeArray,
+    IntArray,
+    among,
+)
 from traceanalyzer.model.trace import Trace
 
 _DEVICE_WIDE = re.compile(r"(Device|Ctx|Thread)Synchronize")
@@ -41,7 +47,7 @@ class Synchronisations:
     end_ns: IntArray
     is_device_wide: ByteArray
     operator: CodeArray
-    operator_row: IntArray
+    operator_row: CodeArray
     in_copy: ByteArray
     copy: IntArray
 
@@ -71,7 +77,7 @@ def measure_synchronisations(trace: Trace, steps: Steps, copies: Copies, nesting
         thread=calls.thread[rows],
         start_ns=calls.start_ns[rows],
         end_ns=calls.end_ns[rows],
-        is_device_wide=np.isin(calls.name[rows], device_wide).astype(np.int8),
+        is_device_wide=among(calls.name[rows], device_wide).astype(np.int8),
         operator=operator,
         operator_row=outermost,
         in_copy=(completed[rows] >= 0).astype(np.int8),

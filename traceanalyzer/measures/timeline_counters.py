@@ -91,14 +91,18 @@ def _counter(identifier: str, title: str, time: IntArray, value: npt.NDArray[np.
 
 
 def _thin(time: IntArray, value: npt.NDArray[np.float64]) -> tuple[IntArray, npt.NDArray[np.float64]]:
-    """Reduce a long series to the lowest and highest point of each of a few hundred bins, so that peaks survive."""
+    """Reduce a long series to the lowest and highest point of each of a few hundred bins, so that peaks survive.
+
+    Times are ascending.
+    """
     if len(time) <= 2 * COUNTER_POINTS:
         return time, value
     bins = np.minimum((time - time[0]) * COUNTER_POINTS // max(int(time[-1] - time[0]), 1), COUNTER_POINTS - 1)
-    by_value = np.lexsort((value, bins))
-    sorted_bins = bins[by_value]
-    change = np.flatnonzero(np.diff(sorted_bins)) + 1
-    lowest = by_value[np.concatenate(([0], change))]
-    highest = by_value[np.concatenate((change - 1, [len(by_value) - 1]))]
-    kept = np.unique(np.concatenate((lowest, highest)))
-    return time[kept], value[kept]
+    change = np.flatnonzero(np.diff(bins)) + 1
+    kept: set[int] = set()
+    for begin, end in zip([0, *change.tolist()], [*change.tolist(), len(bins)], strict=True):
+        part = value[begin:end]
+        # the first of several lowest and the last of several highest
+        kept.update((begin + int(part.argmin()), end - 1 - int(part[::-1].argmax())))
+    rows = np.array(sorted(kept), dtype=np.int64)
+    return time[rows], value[rows]

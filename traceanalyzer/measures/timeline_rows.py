@@ -83,45 +83,23 @@ class Row:
         """
         if bin_ns == 0:
             return self
-        # numpy sorts 16-bit keys by radix, several times faster than wider ones
-        is_narrow = self.depth.max(initial=0) <= np.iinfo(np.uint16).max
-        order = np.argsort(self.depth.astype(np.uint16) if is_narrow else self.depth, kind="stable")
-        sorted_row = self.take(order)
-        head = _group_heads(sorted_row, bin_ns)
-        first = np.flatnonzero(head)
-        if len(first) == len(order):
+        groups = _count_groups(self.start, self.end, self.depth, bin_ns)
+        if groups == len(self.start):
             return self
-        count = np.diff(np.append(first, len(order)))
-        duration = sorted_row.end - sorted_row.start
-        longest = np.maximum.reduceat(duration, first)
-        group = np.cumsum(head) - 1
-        is_longest = np.flatnonzero(duration == longest[group])
-        _, pick = np.unique(group[is_longest], return_index=True)
-        named_by = is_longest[pick]
-        made = Row(
+        first, named_by, end, count = _merge(self.start, self.end, self.depth, bin_ns, groups)
+        by_start = np.lexsort((self.depth[first], self.start[first]))
+        first, named_by, count = first[by_start], named_by[by_start], count[by_start]
+        return Row(
             self.id,
             self.kind,
             self.title,
-            sorted_row.start[first],
-            np.maximum.reduceat(sorted_row.end, first),
-            sorted_row.name[named_by],
-            sorted_row.category[named_by],
-            sorted_row.depth[first],
-            np.where(count == 1, sorted_row.link[first], -1),
-        )
-        by_start = np.lexsort((made.depth, made.start))
-        taken = made.take(by_start)
-        return Row(
-            taken.id,
-            taken.kind,
-            taken.title,
-            taken.start,
-            taken.end,
-            taken.name,
-            taken.category,
-            taken.depth,
-            taken.link,
-            count[by_start],
+            self.start[first],
+            end[by_start],
+            self.name[named_by],
+            self.category[named_by],
+            self.depth[first],
+            np.where(count == 1, self.link[first], -1),
+            count,
         )
 
     def track(self, codes: IntArray) -> Track:
@@ -173,29 +151,25 @@ def make_row(
     )
 
 
-def _group_heads(row: Row, bin_ns: int) -> npt.NDArray[np.bool_]:
-    """Mark the slices (sorted by depth, then start) that begin a new slice of the overview."""
-    head = np.ones(len(row.start), dtype=np.bool_)
-    if len(head) > 1:
-        short = (row.end - row.start) < bin_ns
-        place = row.start // bin_ns
-        head[1:] = ~(short[1:] & short[:-1] & (place[1:] == place[:-1]) & (row.depth[1:] == row.depth[:-1]))
-    return head
-
-
 def choose_bin(rows: Sequence[Row], span_ns: int, max_slices: int) -> int:
     """Return the smallest bin (a power of two) with which the overview fits; 0 when it fits unmerged."""
     if sum(len(row.start) for row in rows) <= max_slices:
         return 0
-    bin_ns = _FIRST_BIN_NS
-    while bin_ns < span_ns and sum(_count_groups(row.start, row.end, row.depth, bin_ns) for row in rows) > max_slices:
-        bin_ns *= 2
-    return bin_ns
+    # wider bins hold the narrower ones whole, so the number of slices only falls and halving the choice finds it
+    low, high = 0, max(0, -(-span_ns // _FIRST_BIN_NS) - 1).bit_length()
+    while low < high:
+        middle = (low + high) // 2
+        bin_ns = _FIRST_BIN_NS << middle
+        if sum(_count_groups(row.start, row.end, row.depth, bin_ns) for row in rows) > max_slices:
+            low = middle + 1
+        else:
+            high = middle
+    return _FIRST_BIN_NS << low
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
 def _count_groups(start: IntArray, end: IntArray, depth: CodeArray, bin_ns: int) -> int:
-    """Count the slices ``_group_heads`` marks, for slices sorted by start alone: neighbours are those of one depth."""
+    """Count the slices ``_merge`` makes."""
     if not len(start):
         return 0
     place = np.full(depth.max() + 1, -1, dtype=np.int64)  # bin of the depth's latest slice; -1 where it was long
@@ -208,6 +182,39 @@ def _count_groups(start: IntArray, end: IntArray, depth: CodeArray, bin_ns: int)
             count += 1
         place[depth[i]] = here if is_short else -1
     return count
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _merge(
+    start: IntArray, end: IntArray, depth: CodeArray, bin_ns: int, groups: int
+) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Merge slices sorted by start: neighbours of one depth, both shorter than a bin and begun in the same one.
+
+    Returns the first slice, the first of the longest ones, the end and the number of slices of every group, in the
+    order in which the groups begin.
+    """
+    first = np.empty(groups, dtype=np.int64)
+    named_by = np.empty(groups, dtype=np.int64)
+    until = np.empty(groups, dtype=np.int64)
+    count = np.zeros(groups, dtype=np.int64)
+    place = np.full(depth.max() + 1, -1, dtype=np.int64)  # bin of the depth's latest slice; -1 where it was long
+    group = np.full(depth.max() + 1, -1, dtype=np.int64)  # group of the depth's latest slice
+    made = 0
+    for i in range(len(start)):
+        here = start[i] // bin_ns - start[0] // bin_ns
+        is_short = end[i] - start[i] < bin_ns
+        if not is_short or place[depth[i]] != here:
+            group[depth[i]] = made
+            first[made] = named_by[made] = i
+            until[made] = end[i]
+            made += 1
+        at = group[depth[i]]
+        count[at] += 1
+        until[at] = max(until[at], end[i])
+        if end[i] - start[i] > end[named_by[at]] - start[named_by[at]]:
+            named_by[at] = i
+        place[depth[i]] = here if is_short else -1
+    return first, named_by, until, count
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]

@@ -90,6 +90,26 @@ class WaitKind(IntEnum):
     STREAM_WAIT_EVENT = 4  # a stream waited; the host did not
 
 
+def among(codes: npt.NDArray[Any], wanted: Iterable[int]) -> npt.NDArray[np.bool_]:
+    """Say which small codes (at least -1) are wanted ones; a table lookup is several times faster than ``np.isin``.
+
+    Args:
+        codes: Codes or row indices, -1 for none.
+        wanted: Those to find, none below -1.
+
+    Returns:
+        One flag per code.
+    """
+    chosen = np.asarray(wanted if isinstance(wanted, np.ndarray) else list(wanted), dtype=np.int64)
+    if not len(codes) or not len(chosen):
+        return np.zeros(len(codes), dtype=np.bool_)
+    # the last entry answers for -1
+    table = np.zeros(max(int(codes.max()), int(chosen.max())) + 2, dtype=np.bool_)
+    table[chosen] = True
+    found: npt.NDArray[np.bool_] = table[codes]
+    return found
+
+
 def distinct_codes(codes: npt.NDArray[Any]) -> IntArray:
     """Return the distinct values of a code column, ascending; linear, where ``np.unique`` hashes or sorts.
 

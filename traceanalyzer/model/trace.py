@@ -19,6 +19,7 @@ from traceanalyzer.model.schema import (
     Schedules,
     Slices,
     Waits,
+    among,
 )
 
 if TYPE_CHECKING:
@@ -289,10 +290,10 @@ def link_launches(activities: Activities, calls: Calls) -> IntArray:
     if not len(known):
         return result
     # enqueueing calls first within an id, so that a lone one wins over queries sharing the id
-    enqueues = np.isin(calls.kind[known], _ENQUEUEING)
+    enqueues = among(calls.kind[known], _ENQUEUEING)
     order = known[np.lexsort((~enqueues, calls.correlation[known]))]
     ids = calls.correlation[order]
-    enqueue_sorted = np.isin(calls.kind[order], _ENQUEUEING)
+    enqueue_sorted = among(calls.kind[order], _ENQUEUEING)
     first = np.searchsorted(ids, activities.correlation, side="left")
     after = np.searchsorted(ids, activities.correlation, side="right")
     count = np.where(activities.correlation >= 0, after - first, 0)
@@ -309,14 +310,38 @@ _ENQUEUEING = np.array([1, 2, 3, 4, 5], dtype=np.int8)  # CallKind.LAUNCH … ME
 _Interval = TypeVar("_Interval", Activities, Calls, Slices, Overheads, Waits, Schedules)
 
 
+def sort_in_place(table: _Interval, *, is_nested: bool) -> None:
+    """Sort a table's own arrays as ``Trace`` wants them, which needs no second copy of a large table.
+
+    Args:
+        table: The table.
+        is_nested: It holds slices of host threads: of those that start together, the longest comes first.
+    """
+    order = _order(table, is_nested)
+    if order is not None:
+        for values in table.columns().values():
+            values[:] = values[order]
+
+
 def _sorted(table: _Interval, *, nested: bool = False) -> _Interval:
-    if len(table) < 2:
-        return table
-    end_key = -table.end_ns if nested else table.end_ns
+    order = _order(table, nested)
+    return table if order is None else table.take(order)
+
+
+def _order(table: _Interval, is_nested: bool) -> IntArray | None:
+    """Return the order by start, then end (descending where nested); None for a table that has it."""
     start = table.start_ns
     if bool((start[1:] > start[:-1]).all()):
-        return table
-    return table.take(np.lexsort((end_key, start)))
+        return None
+    # times are nearly sorted, which a stable sort of one key makes the most of; equal starts are rare
+    order = np.argsort(start, kind="stable")
+    start = start[order]
+    tied = np.flatnonzero(start[1:] == start[:-1])
+    if len(tied):
+        tied = np.union1d(tied, tied + 1)
+        end = table.end_ns[order[tied]]
+        order[tied] = order[tied][np.lexsort((-end if is_nested else end, start[tied]))]
+    return None if bool((order[1:] > order[:-1]).all()) else order
 
 
 def _by_time(table: MemoryEvents) -> MemoryEvents:

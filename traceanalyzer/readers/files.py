@@ -22,7 +22,7 @@ BLOCK_BYTES = 8 << 20
 _COMPRESSED_BLOCK_BYTES = 256 << 10
 # Kineto's repetitive text shrinks 15- to 40-fold; deflate itself cannot exceed 1032-fold, which only padding reaches.
 _MAX_EXPANSION = 300
-_EXPANSION_CHECKED_FROM_BYTES = 256 << 20
+_EXPANSION_CHECKED_FROM_BYTES = 16 << 20
 _SAMPLES = 64
 _SAMPLE_BYTES = 4096
 _EDGE_BYTES = 64 << 10
@@ -202,6 +202,28 @@ class Stream:
             return self._read_compressed(self._decompressor, size)
         except OSError as error:
             raise TraceFormatError(str(self.path), f"cannot be read ({error.strerror})") from error
+
+    @property
+    def share_left(self) -> float:
+        """Share of the file that has not been read yet, 0 to 1."""
+        return 1 - min(1.0, self.done_bytes / max(self.size_bytes, 1))
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill a buffer as far as the file goes; returns the bytes written, 0 when nothing is left.
+
+        Raises:
+            TraceFormatError: As ``read``.
+        """
+        if self._decompressor is not None:
+            block = self.read(len(buffer))
+            buffer[: len(block)] = block
+            return len(block)
+        try:
+            size = self._file.readinto(buffer)  # type: ignore[attr-defined]
+        except OSError as error:
+            raise TraceFormatError(str(self.path), f"cannot be read ({error.strerror})") from error
+        self.done_bytes += size
+        return int(size)
 
     def _read_compressed(self, decompressor: _Decompressor, size: int) -> bytes:
         parts: list[bytes] = []

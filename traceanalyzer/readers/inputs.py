@@ -13,6 +13,7 @@ from traceanalyzer.errors import TraceFormatError, UsageError
 from traceanalyzer.model.memory_snapshot import MemorySnapshot
 from traceanalyzer.model.trace import Recording, Source, Trace
 from traceanalyzer.readers import READERS, gpu_metrics_csv, memory_snapshot, open_recording, run_folder
+from traceanalyzer.readers.column_cache import ColumnCache
 from traceanalyzer.readers.files import read_head
 from traceanalyzer.readers.run_folder import RunFolder
 
@@ -39,7 +40,10 @@ class OpenedInput:
 
 
 def open_inputs(
-    names: Sequence[str], progress: InputProgress | None = None, profiler: str | None = None
+    names: Sequence[str],
+    progress: InputProgress | None = None,
+    profiler: str | None = None,
+    cache: ColumnCache | None = None,
 ) -> list[OpenedInput]:
     """Read every input.
 
@@ -48,6 +52,7 @@ def open_inputs(
             beside the recordings: GPU samples (nvidia-smi) and memory snapshots. A snapshot alone is an input too.
         progress: Told how far reading is.
         profiler: Which pass of a run folder to read, ``torch`` or ``nsys``; by default the first.
+        cache: Where recordings are kept as columns, or None to parse each.
 
     Raises:
         TraceFormatError: An input is not usable.
@@ -61,16 +66,16 @@ def open_inputs(
         if "://" in name:
             opened.append(OpenedInput(_download_and_read(name, progress)))
         elif path.is_dir() and run_folder.sniff(path):
-            opened += _open_run(run_folder.read_run_folder(path), progress, profiler)
+            opened += _open_run(run_folder.read_run_folder(path), progress, profiler, cache)
         elif path.is_dir() and (files := _recordings_in(path)):
             snapshots += [file for file in files if memory_snapshot.sniff(file, read_head(file))]
-            opened += [OpenedInput(_read(str(file), progress)) for file in files if file not in snapshots]
+            opened += [OpenedInput(_read(str(file), progress, cache)) for file in files if file not in snapshots]
         elif path.is_file() and gpu_metrics_csv.sniff(path, read_head(path)):
             samples.append(path)
         elif path.is_file() and memory_snapshot.sniff(path, read_head(path)):
             snapshots.append(path)
         else:
-            opened.append(OpenedInput(_read(name, progress)))
+            opened.append(OpenedInput(_read(name, progress, cache)))
     if not opened and snapshots:
         opened = [OpenedInput(_read(str(path), progress)) for path in snapshots]
     elif snapshots:
@@ -82,13 +87,44 @@ def open_inputs(
     return opened
 
 
-def _read(name: str, progress: InputProgress | None) -> Recording:
+def separate_recordings(names: Sequence[str]) -> list[str]:
+    """List recordings that can be read apart from each other, one or more of which a name stands for.
+
+    Returns:
+        The recordings; empty where an input belongs to others (a run folder, GPU samples, memory snapshots).
+    """
+    found: list[str] = []
+    for name in names:
+        path = Path(name)
+        files = [path]
+        if path.is_dir() and run_folder.sniff(path):
+            return []
+        if path.is_dir():
+            files = _recordings_in(path) or files
+        if any(
+            f.is_file() and (memory_snapshot.sniff(f, h := read_head(f)) or gpu_metrics_csv.sniff(f, h)) for f in files
+        ):
+            return []
+        found += [name] if files == [path] else [str(file) for file in files]
+    return found
+
+
+def rank_in_name(path: str) -> int | None:
+    """Rank that a file's name holds (``rank3``, ``rank_3``); None without one."""
+    rank = _RANK_IN_NAME.search(PurePosixPath(path).name)
+    return int(rank.group(1)) if rank else None
+
+
+def _read(name: str, progress: InputProgress | None, cache: ColumnCache | None = None) -> Recording:
+    read = open_recording if cache is None else cache.open_recording
     if progress is None:
-        return open_recording(name)
-    return open_recording(name, lambda done, total: progress(name, done, total))
+        return read(name)
+    return read(name, lambda done, total: progress(name, done, total))
 
 
-def _open_run(run: RunFolder, progress: InputProgress | None, profiler: str | None) -> list[OpenedInput]:
+def _open_run(
+    run: RunFolder, progress: InputProgress | None, profiler: str | None, cache: ColumnCache | None
+) -> list[OpenedInput]:
     kinds = list(dict.fromkeys(recording.profiler for recording in run.recordings))
     chosen = profiler or kinds[0]
     if chosen not in kinds:
@@ -104,7 +140,7 @@ def _open_run(run: RunFolder, progress: InputProgress | None, profiler: str | No
     for entry in run.recordings:
         if entry.pass_index != first:
             continue
-        recording = _read(str(entry.path), progress)
+        recording = _read(str(entry.path), progress, cache)
         if len(recording.traces) == 1 and recording.traces[0].rank is None:
             recording = replace(recording, traces=(replace(recording.traces[0], rank=entry.rank),))
         for trace in recording.traces:

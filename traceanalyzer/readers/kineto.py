@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from traceanalyzer.errors import TraceFormatError
 from traceanalyzer.model.calls import classify_column
@@ -27,7 +28,7 @@ from traceanalyzer.model.schema import (
     Slices,
     Waits,
 )
-from traceanalyzer.model.trace import Integrity, Recording, Source, Thread, Trace
+from traceanalyzer.model.trace import Integrity, Recording, Source, Thread, Trace, sort_in_place
 from traceanalyzer.readers.base import Progress
 from traceanalyzer.readers.files import Stream, fingerprint
 from traceanalyzer.readers.kineto_clean import (
@@ -38,10 +39,10 @@ from traceanalyzer.readers.kineto_clean import (
     longest_duration,
     start_range,
 )
-from traceanalyzer.readers.kineto_columns import ChunkParser, Columns
+from traceanalyzer.readers.kineto_columns import ChunkParser, Codes, Columns
 from traceanalyzer.readers.kineto_copies import describe
 from traceanalyzer.readers.kineto_metadata import base_ns, describe_recording, devices, producer, rank_and_world_size
-from traceanalyzer.readers.kineto_msgspec import MsgspecParser
+from traceanalyzer.readers.kineto_parsers import choose_parser
 from traceanalyzer.readers.kineto_text import TraceText
 
 NAME = "kineto"
@@ -73,7 +74,7 @@ def read(path: Path, progress: Progress | None = None) -> Recording:
     """
     integrity = Integrity()
     with Stream(path) as stream:
-        parser = MsgspecParser(integrity)
+        parser = choose_parser(stream, integrity)
         text = TraceText(stream, parser, integrity)
         parsed = _parse(text, progress)
         if stream.damage:
@@ -84,7 +85,7 @@ def read(path: Path, progress: Progress | None = None) -> Recording:
         raise TraceFormatError(
             str(path), "no events" + _reasons(integrity), "the profiler recorded nothing, or the export failed"
         )
-    names = list(parser.names)
+    names = _in_order(parsed, parser.names)
     tables = _clean(parsed, names, integrity)
     if not tables.rows:
         raise TraceFormatError(
@@ -92,7 +93,10 @@ def read(path: Path, progress: Progress | None = None) -> Recording:
             "no usable events" + _reasons(integrity),
             "record again with CPU and CUDA activities",
         )
-    trace = _build(path, tables, text, parser, integrity)
+    sort_in_place(tables.activities, is_nested=False)
+    sort_in_place(tables.calls, is_nested=True)
+    sort_in_place(tables.slices, is_nested=True)
+    trace = _build(path, tables, text, parser, names, integrity)
     source = Source(str(path), NAME, size, fingerprint(path), producer(text.metadata))
     return Recording(source, (trace,))
 
@@ -125,10 +129,51 @@ class _Tables:
         return self.activities, self.calls, self.slices, self.overheads, self.waits
 
 
+class _Rows:
+    """The rows of one table, gathered from chunks without ever holding them twice.
+
+    Args:
+        kind: The table.
+    """
+
+    def __init__(self, kind: Any) -> None:
+        self._kind = kind
+        self._columns: dict[str, npt.NDArray[Any]] = kind.build().columns()
+        self._count = 0
+        self._capacity = 0
+
+    def append(self, table: Any, share_left: float) -> None:
+        """Add rows; ``share_left`` of the file (0 to 1) is still to come."""
+        if not len(table):
+            return
+        end = self._count + len(table)
+        if end > self._capacity:
+            # what the rest of the file will need, as far as one can tell; memory that is never touched costs nothing
+            self._capacity = int(1.1 * end / max(1 - share_left, 0.02)) + 1024
+            for name, column in self._columns.items():
+                grown = np.empty(self._capacity, dtype=column.dtype)
+                grown[: self._count] = column[: self._count]
+                self._columns[name] = grown
+        for name, column in table.columns().items():
+            self._columns[name][self._count : end] = column
+        self._count = end
+
+    def table(self) -> Any:
+        """Return the table."""
+        return self._kind(**{name: column[: self._count] for name, column in self._columns.items()})
+
+
 def _parse(text: TraceText, progress: Progress | None) -> _Tables:
     """Step 1: collect the columns of every chunk, and the stretches in which something is missing."""
-    parts: list[Columns] = []
     result = _Tables()
+    joined = {
+        "activities": _Rows(Activities),
+        "calls": _Rows(Calls),
+        "slices": _Rows(Slices),
+        "overheads": _Rows(Overheads),
+        "waits": _Rows(Waits),
+        "memory": _Rows(MemoryEvents),
+    }
     is_after_damage = False
     for chunk in text.chunks(progress):
         if not isinstance(chunk, Columns):
@@ -138,7 +183,8 @@ def _parse(text: TraceText, progress: Progress | None) -> _Tables:
             if result.last_ns is not None and len(result.cuts) < _MAX_CUTS:
                 result.cuts.extend(_cut_between(result.last_ns, chunk.first_ns))
             is_after_damage = False
-        parts.append(chunk)
+        for name, rows in joined.items():
+            rows.append(getattr(chunk, name), text.stream.share_left)
         result.count += chunk.count
         result.capture_ns = max(result.capture_ns, chunk.capture_ns)
         for (pid, tid), title in chunk.thread_names.items():
@@ -148,18 +194,29 @@ def _parse(text: TraceText, progress: Progress | None) -> _Tables:
             result.last_ns = chunk.last_ns
     if len(result.cuts) >= _MAX_CUTS:
         text.integrity.note(f"damaged in more than {_MAX_CUTS} places; only the first of them are left out of steps")
-    for name, kind in (
-        ("activities", Activities),
-        ("calls", Calls),
-        ("slices", Slices),
-        ("overheads", Overheads),
-        ("waits", Waits),
-        ("memory", MemoryEvents),
-    ):
-        setattr(result, name, kind.concat([getattr(part, name) for part in parts]))
-        for part in parts:
-            setattr(part, name, None)  # each table exists twice only while it is joined
+    for name, rows in joined.items():
+        setattr(result, name, rows.table())
     return result
+
+
+def _in_order(tables: _Tables, codes: Codes) -> list[str]:
+    """Number the names that rows use by the alphabet: which parser met which first must not show.
+
+    Returns:
+        The names; the tables' codes are changed to point into them.
+    """
+    is_used = np.zeros(len(codes) + 1, dtype=np.bool_)  # the last one stands for -1
+    columns = [table.name for table in (tables.activities, tables.calls, tables.slices, tables.overheads)]
+    columns.append(tables.slices.shapes)
+    for column in columns:
+        is_used[column] = True
+    names = list(codes)
+    used = sorted(np.flatnonzero(is_used[:-1]).tolist(), key=names.__getitem__)
+    renumber = np.full(len(codes) + 1, -1, dtype=np.int32)
+    renumber[used] = np.arange(len(used), dtype=np.int32)
+    for column in columns:
+        column[:] = renumber[column]
+    return [names[code] for code in used]
 
 
 def _cut_between(before_ns: int, after_ns: int) -> list[tuple[int, int]]:
@@ -205,7 +262,9 @@ def _tell_slices_apart(slices: Slices, names: Sequence[str]) -> None:
     kind[(kind == SliceKind.ANNOTATION) & is_range[slices.name]] = SliceKind.GARBAGE_COLLECTION
 
 
-def _build(path: Path, tables: _Tables, text: TraceText, parser: ChunkParser, integrity: Integrity) -> Trace:
+def _build(
+    path: Path, tables: _Tables, text: TraceText, parser: ChunkParser, names: list[str], integrity: Integrity
+) -> Trace:
     """Step 3: make times relative, number the threads and validate."""
     first = min(
         [int(table.start_ns.min()) for table in tables.intervals if len(table)]
@@ -225,7 +284,7 @@ def _build(path: Path, tables: _Tables, text: TraceText, parser: ChunkParser, in
     if not len(tables.activities):
         integrity.note("no GPU activity in this recording")
     return Trace.build(
-        names=list(parser.names),
+        names=names,
         origin_ns=first + base_ns(text.metadata),
         threads=threads,
         devices=devices(text.metadata, integrity),
@@ -272,8 +331,11 @@ def _threads(keys: list[Any], names: dict[tuple[int, int], str]) -> tuple[list[T
     """
     found: dict[tuple[int, int], int] = {}
     renumber = np.full(len(keys) + 1, -1, dtype=np.int32)
-    for code, (pid, tid) in enumerate(keys):
-        renumber[code] = found.setdefault((_identifier(pid), _identifier(tid)), len(found))
+    ids = [(_identifier(pid), _identifier(tid)) for pid, tid in keys]
+    for pair in sorted(set(ids)):
+        found[pair] = len(found)
+    for code, pair in enumerate(ids):
+        renumber[code] = found[pair]
     return [Thread(pid, tid, names.get((pid, tid), "")) for pid, tid in found], renumber
 
 

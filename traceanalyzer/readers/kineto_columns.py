@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -22,6 +22,7 @@ from traceanalyzer.model.schema import (
     Slices,
     Waits,
 )
+from traceanalyzer.readers.kineto_chunks import Chunk, Chunks
 
 # every spelling of torch 1.8 to 2.x, lower case
 ACTIVITY_KINDS = {
@@ -72,6 +73,11 @@ class Codes(dict[Any, int]):
         return np.fromiter(map(self.__getitem__, values), dtype=np.int32, count=len(values))
 
 
+# tables without rows hold nothing that could be changed, so every chunk may share them
+_NO_ACTIVITIES, _NO_CALLS, _NO_SLICES = Activities.build(), Calls.build(), Slices.build()
+_NO_OVERHEADS, _NO_WAITS, _NO_MEMORY = Overheads.build(), Waits.build(), MemoryEvents.build()
+
+
 @dataclass
 class Columns:
     """The events of one stretch of a file, in file order, times in the file's own clock (ns).
@@ -87,12 +93,12 @@ class Columns:
     """
 
     count: int = 0
-    activities: Activities = field(default_factory=Activities.build)
-    calls: Calls = field(default_factory=Calls.build)
-    slices: Slices = field(default_factory=Slices.build)
-    overheads: Overheads = field(default_factory=Overheads.build)
-    waits: Waits = field(default_factory=Waits.build)
-    memory: MemoryEvents = field(default_factory=MemoryEvents.build)
+    activities: Activities = _NO_ACTIVITIES
+    calls: Calls = _NO_CALLS
+    slices: Slices = _NO_SLICES
+    overheads: Overheads = _NO_OVERHEADS
+    waits: Waits = _NO_WAITS
+    memory: MemoryEvents = _NO_MEMORY
     thread_names: dict[tuple[Any, Any], str] = field(default_factory=dict)
     copied_bytes: dict[int, int] = field(default_factory=dict)
     capture_ns: int = 0
@@ -116,4 +122,10 @@ class ChunkParser(Protocol):
 
         Raises:
             ValueError: The text is not a well-formed list of events; nothing of it has been counted.
+        """
+
+    def parsed(self, chunks: Chunks) -> Iterator[tuple[Chunk, Callable[[], Columns]]]:
+        """Yield each chunk with a function that returns its columns, or raises as ``parse`` does.
+
+        The parser may work ahead, but a chunk whose function is not called counts for nothing.
         """

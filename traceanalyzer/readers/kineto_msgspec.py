@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -25,6 +26,7 @@ from traceanalyzer.model.schema import (
     Waits,
 )
 from traceanalyzer.model.trace import Integrity
+from traceanalyzer.readers.kineto_chunks import Chunk, Chunks
 from traceanalyzer.readers.kineto_columns import (
     ACTIVITY_KINDS,
     CALL_CATEGORIES,
@@ -48,11 +50,9 @@ from traceanalyzer.readers.kineto_numbers import (
 # the exporter of torch.autograd.profiler has no categories; its process tells host from device
 _LEGACY_HOST, _LEGACY_DEVICE = "CPU functions", "CUDA functions"
 _MODULE_LOAD = re.compile(r"lazy (?:function|module) loading", re.IGNORECASE)
-_MEMORY_NAME = "[memory]"
+MEMORY_NAME = "[memory]"
 _TEXT_NUMBER = re.compile(rb'"(?:ts|dur)"\s*:\s*"')
 _TEXT_NUMBER_WINDOW = 1 << 16  # an exporter that writes times as text writes all of them so
-_SHAPES_KEY = b'"Input Dims"'
-_COPY_CALL_KEY = b'"dst"'
 _WAIT_KINDS = {
     "stream sync": WaitKind.STREAM,
     "stream synchronize": WaitKind.STREAM,
@@ -114,9 +114,10 @@ class _Args(
     record_correlation: Any = None
     event: Any = None
     name: Any = None
+    dst: Any = None
 
 
-class _Event(msgspec.Struct, gc=False):
+class _Event(msgspec.Struct, gc=False, rename={"position": "\x7fposition"}):
     """One trace event; times as text unless they were whole numbers."""
 
     ph: str = ""
@@ -127,10 +128,27 @@ class _Event(msgspec.Struct, gc=False):
     ts: Any = None
     dur: Any = None
     args: _Args | None = None
+    position: Any = 0  # set after decoding, whatever the text says
 
 
 _NO_ARGS = _Args()
 _Fields = list[Any]
+
+
+class Placed(NamedTuple):
+    """Columns of some events of a chunk, and where they belong.
+
+    Attributes:
+        columns: The columns.
+        positions: For each table that has rows, which event of the chunk each row is.
+        first_at: Which event ``columns.first_ns`` is of, or None.
+        last_at: Which event ``columns.last_ns`` is of, or None.
+    """
+
+    columns: Columns
+    positions: dict[str, IntArray]
+    first_at: int | None
+    last_at: int | None
 
 
 class MsgspecParser:
@@ -144,26 +162,75 @@ class MsgspecParser:
         self.names = Codes()
         self.threads = Codes()
         self._integrity = integrity
-        self._has_shapes = False
-        self._has_copy_calls = False
+        self._parts: dict[str, list[tuple[IntArray, Any]]] = {}
+        self._drops: list[tuple[int, str, str, int]] = []
         self._decoder = msgspec.json.Decoder(list[_Event], float_hook=str)
 
     def parse(self, events: bytes) -> Columns:
         """Parse a JSON list of events (see ``ChunkParser``)."""
-        try:
-            decoded = self._decoder.decode(events)
-        except (msgspec.MsgspecError, RecursionError) as error:
-            raise ValueError(str(error)) from error
+        decoded = self._decode(events)
+        for position, event in enumerate(decoded):
+            event.position = position
+        self.note_text_numbers(memoryview(events)[1:])
+        return self._assemble(decoded).columns
+
+    def parsed(self, chunks: Chunks) -> Iterator[tuple[Chunk, Callable[[], Columns]]]:
+        """Parse chunks as they are asked for (see ``ChunkParser``)."""
+        for chunk in chunks:
+            yield chunk, lambda chunk=chunk: self.parse(chunk.list_text())  # type: ignore[misc]
+
+    def parse_some(self, events: Sequence[memoryview], positions: IntArray) -> Placed:
+        """Parse some of the events of a chunk.
+
+        Args:
+            events: The text of each.
+            positions: Which event of the chunk each is, ascending.
+
+        Raises:
+            ValueError: One of them is not a well-formed event.
+        """
+        decoded = self._decode(b"".join((b"[", b",".join(events), b"]")))
+        if len(decoded) != len(events):
+            raise ValueError("what looked like one event is several")
+        for position, event in zip(positions.tolist(), decoded, strict=True):
+            event.position = position
+        return self._assemble(decoded)
+
+    def note_text_numbers(self, events: memoryview) -> None:
+        """Say so when the times of a chunk are written as text."""
         if _TEXT_NUMBER.search(events, 0, _TEXT_NUMBER_WINDOW):
             self._integrity.note("some times are written as text; they were read as numbers")
-        self._has_shapes = _SHAPES_KEY in events
-        self._has_copy_calls = _COPY_CALL_KEY in events
+
+    def _decode(self, events: bytes) -> list[_Event]:
+        try:
+            return self._decoder.decode(events)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise ValueError(str(error)) from error
+
+    def _assemble(self, decoded: list[_Event]) -> Placed:
+        """Turn events into columns, in file order, and count what is left out, in file order too."""
+        self._parts, self._drops = {}, []
         columns = Columns(count=len(decoded))
+        first_at = last_at = None
         if decoded:
-            columns.first_ns, columns.last_ns = _edges(decoded)
+            columns.first_ns, first_at = _edge(decoded)
+            columns.last_ns, last_at = _edge(reversed(decoded))
         for key, group in _grouped(decoded).items():
             self._add_group(columns, key, group)
-        return columns
+        positions = {}
+        for name, parts in self._parts.items():
+            positions[name], table = _joined(parts)
+            setattr(columns, name, table)
+        for _, reason, example, count in sorted(self._drops, key=lambda drop: drop[0]):
+            self._integrity.drop(reason, example, count)
+        return Placed(columns, positions, first_at, last_at)
+
+    def _add(self, name: str, events: list[_Event], table: Any) -> None:
+        positions = np.array([event.position for event in events], dtype=np.int64)
+        self._parts.setdefault(name, []).append((positions, table))
+
+    def _drop(self, reason: str, event: _Event, count: int = 1) -> None:
+        self._drops.append((event.position, reason, _example(event), count))
 
     def _add_group(self, columns: Columns, key: tuple[str, str], events: list[_Event]) -> None:
         category, phase = key
@@ -173,14 +240,14 @@ class MsgspecParser:
             self._add_instants(columns, events)
         elif not phase:
             what = f"event without a phase or duration ({category or 'no category'})"
-            self._integrity.drop(what, _example(events[0]), len(events))
+            self._drop(what, events[0], len(events))
         elif category in IGNORED_CATEGORIES:
             if category == "trace":
                 columns.capture_ns = max(columns.capture_ns, _longest(events))
         elif phase in ("s", "t", "f"):
             return  # arrows between rows that correlation ids already join
         elif phase != "X":
-            self._integrity.drop(f"event of phase {phase!r}", _example(events[0]), len(events))
+            self._drop(f"event of phase {phase!r}", events[0], len(events))
         elif category in ACTIVITY_KINDS:
             self._add_activities(columns, ACTIVITY_KINDS[category], events)
         elif category in CALL_CATEGORIES:
@@ -194,7 +261,7 @@ class MsgspecParser:
         elif not category:
             self._add_uncategorised(columns, events)
         else:
-            self._integrity.drop(f"event of unknown category {category[:40]!r}", _example(events[0]), len(events))
+            self._drop(f"event of unknown category {category[:40]!r}", events[0], len(events))
 
     def _timed(self, events: list[_Event]) -> tuple[list[_Event], IntArray, IntArray]:
         """Return the events with usable times, their starts and their ends; count the others."""
@@ -204,7 +271,7 @@ class MsgspecParser:
         if not good.all():
             for row in np.flatnonzero(~good):
                 problem = _time_problem(start_state[row], length_state[row], is_negative=bool(length[row] < 0))
-                self._integrity.drop(problem, _example(events[row]))
+                self._drop(problem, events[row])
             events = [events[row] for row in np.flatnonzero(good)]
             start, length = start[good], length[good]
         return events, start, start + length
@@ -214,7 +281,7 @@ class MsgspecParser:
         try:
             return self.threads.column(pairs)
         except TypeError:  # a list or object where an id belongs
-            return self.threads.column([(str(pid), str(tid)) for pid, tid in pairs])
+            return self.threads.column([(_hashable(pid), _hashable(tid)) for pid, tid in pairs])
 
     def _name(self, events: list[_Event]) -> CodeArray:
         return self.names.column([event.name for event in events])
@@ -253,7 +320,7 @@ class MsgspecParser:
         for column in ("device", "block_threads", "registers_per_thread", "peer_device"):
             if column in rows:
                 rows[column] = np.where(np.abs(rows[column]) < 2**31, rows[column], ABSENT)
-        columns.activities = _append(columns.activities, Activities.build(**rows))
+        self._add("activities", events, Activities.build(**rows))
 
     def _add_calls(self, columns: Columns, events: list[_Event]) -> None:
         events, start, end = self._timed(events)
@@ -264,10 +331,11 @@ class MsgspecParser:
         calls = Calls.build(
             start_ns=start, end_ns=end, thread=self._thread(events), name=self._name(events), correlation=correlation
         )
-        columns.calls = _append(columns.calls, calls)
-        if self._has_copy_calls:
+        self._add("calls", events, calls)
+        is_copy = np.array([arg.dst is not None for arg in args], dtype=np.bool_)
+        if is_copy.any():
             size = integers([arg.size if arg.bytes is None else arg.bytes for arg in args])
-            stated = (size >= 0) & (correlation >= 0)
+            stated = is_copy & (size >= 0) & (correlation >= 0)
             columns.copied_bytes.update(zip(correlation[stated].tolist(), size[stated].tolist(), strict=True))
 
     def _add_slices(self, columns: Columns, kind: SliceKind, events: list[_Event]) -> None:
@@ -285,9 +353,9 @@ class MsgspecParser:
             args = [event.args or _NO_ARGS for event in events]
             rows["stack_parent"] = integers([arg.python_parent for arg in args])
             rows["stack_id"] = integers([arg.python_id for arg in args])
-        elif self._has_shapes:
+        else:
             rows["shapes"] = self._shapes(events)
-        columns.slices = _append(columns.slices, Slices.build(**rows))
+        self._add("slices", events, Slices.build(**rows))
 
     def _shapes(self, events: list[_Event]) -> CodeArray:
         codes = np.full(len(events), ABSENT, dtype=np.int32)
@@ -311,7 +379,7 @@ class MsgspecParser:
             event=_unsigned_absent(integers([arg.event for arg in args])),
             source_correlation=_unsigned_absent(integers([arg.record_correlation for arg in args])),
         )
-        columns.waits = _append(columns.waits, waits)
+        self._add("waits", events, waits)
 
     def _add_overheads(self, columns: Columns, events: list[_Event]) -> None:
         events, start, end = self._timed(events)
@@ -322,16 +390,16 @@ class MsgspecParser:
                 name=self._name(events),
                 is_module_load=[_MODULE_LOAD.search(event.name) is not None for event in events],
             )
-            columns.overheads = _append(columns.overheads, overheads)
+            self._add("overheads", events, overheads)
 
     def _add_instants(self, columns: Columns, events: list[_Event]) -> None:
-        events = [event for event in events if event.name == _MEMORY_NAME]
+        events = [event for event in events if event.name == MEMORY_NAME]
         if not events:
             return
         time, state = nanoseconds([event.ts for event in events])
         if (state != OK).any():
             for row in np.flatnonzero(state != OK):
-                self._integrity.drop(_time_problem(state[row]), _example(events[row]))
+                self._drop(_time_problem(state[row]), events[row])
             events = [events[row] for row in np.flatnonzero(state == OK)]
             time = time[state == OK]
             if not events:
@@ -347,7 +415,7 @@ class MsgspecParser:
             allocated_bytes=integers([arg.total_allocated for arg in args]),
             reserved_bytes=integers([arg.total_reserved for arg in args]),
         )
-        columns.memory = _append(columns.memory, memory)
+        self._add("memory", events, memory)
 
     def _add_metadata(self, columns: Columns, events: list[_Event]) -> None:
         for event in events:
@@ -366,7 +434,7 @@ class MsgspecParser:
                 event.pid, event.tid = event.tid, 0  # this exporter knows the device, not the stream
             self._add_activities(columns, ActivityKind.KERNEL, device)
         if others:
-            self._integrity.drop("event without a category", _example(others[0]), len(others))
+            self._drop("event without a category", others[0], len(others))
 
 
 def _grouped(events: list[_Event]) -> dict[tuple[str, str], list[_Event]]:
@@ -387,8 +455,19 @@ def _grouped(events: list[_Event]) -> dict[tuple[str, str], list[_Event]]:
     return merged
 
 
-def _append(table: Any, more: Any) -> Any:
-    return more if not len(table) else type(table).concat((table, more))
+def _joined(parts: list[tuple[IntArray, Any]]) -> tuple[IntArray, Any]:
+    """Join the rows of several groups in file order."""
+    positions = np.concatenate([part[0] for part in parts])
+    tables = [part[1] for part in parts]
+    table = tables[0] if len(tables) == 1 else type(tables[0]).concat(tables)
+    if bool((positions[1:] > positions[:-1]).all()):
+        return positions, table
+    order = np.argsort(positions, kind="stable")
+    return positions[order], table.take(order)
+
+
+def _hashable(value: object) -> Hashable:
+    return value if isinstance(value, Hashable) else str(value)
 
 
 def _correlation(args: list[_Args]) -> IntArray:
@@ -410,18 +489,14 @@ def _row_streams(events: list[_Event]) -> IntArray:
     )
 
 
-def _edges(events: list[_Event]) -> tuple[int | None, int | None]:
-    """Return the starts of the first and last event that have one."""
-
-    def start(order: Any) -> int | None:
-        for event in order:
-            if event.ph in ("X", "i", "s", "f"):
-                value, state = nanoseconds([event.ts])
-                if state[0] == OK:
-                    return int(value[0])
-        return None
-
-    return start(events), start(reversed(events))
+def _edge(events: Iterable[_Event]) -> tuple[int | None, int | None]:
+    """Return start and position of the first event that has a start, in the order given."""
+    for event in events:
+        if event.ph in ("X", "i", "s", "f"):
+            value, state = nanoseconds([event.ts])
+            if state[0] == OK:
+                return int(value[0]), event.position
+    return None, None
 
 
 def _longest(events: list[_Event]) -> int:

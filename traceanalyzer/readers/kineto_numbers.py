@@ -119,12 +119,14 @@ def integers(values: Sequence[Any], default: int = -1) -> IntArray:
         values: Integers; text of an integer is accepted, None and anything else becomes the default.
         default: Stand-in value.
     """
-    try:
-        result = np.array(values, dtype=np.int64)
-        if result.ndim == 1:
-            return result
-    except (TypeError, ValueError, OverflowError):
-        pass  # something odd among them: take them one by one
+    kinds = set(map(type, values))
+    if kinds == {type(None)}:
+        return np.full(len(values), default, dtype=np.int64)
+    if kinds <= {int, type(None)}:
+        try:
+            return np.array([default if value is None else value for value in values], dtype=np.int64)
+        except OverflowError:
+            pass  # take them one by one
     return np.array([_integer(value, default) for value in values], dtype=np.int64)
 
 

@@ -9,14 +9,17 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from traceanalyzer.errors import TraceFormatError
 from traceanalyzer.model.trace import Integrity
+from traceanalyzer.readers import kineto_chunks
 from traceanalyzer.readers.base import Progress
 from traceanalyzer.readers.files import Stream
+from traceanalyzer.readers.kineto_chunks import BOUNDARY, KEY, MAX_EVENT_BYTES, Chunks
 from traceanalyzer.readers.kineto_columns import ChunkParser, Columns
 from traceanalyzer.readers.kineto_repair import (
     DECODER,
@@ -27,17 +30,13 @@ from traceanalyzer.readers.kineto_repair import (
     repaired,
 )
 
-_KEY = rb'\{\s*"(?:ph|cat|name|pid|tid|ts|dur|args|id|bp|s)"\s*:'
-_BOUNDARY = re.compile(rb"\}\s*,\s*(?=" + _KEY + rb")")
-_EVENT_START = re.compile(_KEY)
+_EVENT_START = re.compile(KEY)
 _SEPARATOR = re.compile(rb"[\s,]*")
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*(?=\S)')
 _EVENT_THEN_END = re.compile(rb'\}(?=\s*\]\s*(?:,\s*"|\}\s*$|$))')
 _BRACKET_THEN_MEMBER = re.compile(rb'\]\s*,\s*"')
 _LAST_BRACKETS = re.compile(rb"\][\s,}]*$")
-_LAST_WINDOW = 1 << 16
 _MAX_PREAMBLE_BYTES = 256 << 20
-_MAX_EVENT_BYTES = 64 << 20
 _MAX_TAIL_BYTES = 64 << 20
 _BOM = b"\xef\xbb\xbf"
 
@@ -95,38 +94,40 @@ class TraceText:
         Raises:
             TraceFormatError: There is no list of events.
         """
-        text = self._open_list()
-        tail: bytes | None = None
-        while tail is None:
-            block = self.stream.read()
+        source = Chunks(self.stream, self._open_list())
+        parsed = self.parser.parsed(source)
+        carried = b""
+        for chunk, columns in parsed:
             if progress is not None:
-                progress(self.stream.done_bytes, self.stream.size_bytes)
-            text += block
-            cut = _last_boundary(text) if block else len(text)
-            if block and not cut:
-                if len(text) < _MAX_EVENT_BYTES:
-                    continue  # an event larger than a block
-                cut = len(text)
-            rest = yield from self._piece(text[:cut], is_final=not block)
-            tail = rest.tail
-            text = (rest.carried if tail is None else tail) + text[cut:]
-            if not block:
+                progress(chunk.done_bytes, self.stream.size_bytes)
+            made: Columns | None = None
+            if not carried and chunk.size > chunk.start:
+                with suppress(ValueError):  # not whole events: looked at more closely below
+                    made = columns()
+            if made is not None:
+                source.release(chunk)
+                yield made
+                continue
+            text = carried + chunk.text()
+            source.release(chunk)
+            rest = yield from self._piece(text, is_final=chunk.is_final)
+            carried = rest.carried
+            if rest.tail is not None:
+                self.is_closed = True
+                self._read_tail(rest.tail, (behind.text() for behind, _ in parsed))
                 break
-        if tail is not None:
-            self.is_closed = True
-            self._read_tail(text)
         for problem, count in sorted(self._repairs.items()):
             what = "1 event" if count == 1 else f"{count} events"
             self.integrity.note(f"{what} held {problem} and {'was' if count == 1 else 'were'} repaired")
 
     def _open_list(self) -> bytes:
         """Read up to the first event, keep the metadata before it, and return the text behind the bracket."""
-        text = self.stream.read().removeprefix(_BOM)
+        text = self.stream.read(kineto_chunks.BLOCK_BYTES).removeprefix(_BOM)
         if text.lstrip()[:1] == b"[":
             self._is_array = True
             return text.lstrip()[1:]
         while (match := self._find_list(text)) is None:
-            block = self.stream.read()
+            block = self.stream.read(kineto_chunks.BLOCK_BYTES)
             if not block:
                 raise TraceFormatError(
                     str(self.stream.path), "holds no list of trace events", "it may have been cut off before the first"
@@ -167,7 +168,7 @@ class TraceText:
                 columns = self.parser.parse(b"".join((b"[", view[low:high], b"]")))
             except ValueError:
                 middle = (low + high) // 2
-                match = _BOUNDARY.search(text, middle, high) or _BOUNDARY.search(text, low, high)
+                match = BOUNDARY.search(text, middle, high) or BOUNDARY.search(text, low, high)
                 if match is not None:
                     stack.append((match.end(), high))
                     stack.append((low, match.start() + 1))
@@ -197,10 +198,10 @@ class TraceText:
                 if is_cut and high < len(text):
                     # what looked like a border between events may lie inside this one
                     value, end, is_cut = _decode_at(text, position, len(text))
-                if is_cut and not is_final and len(text) - position < _MAX_EVENT_BYTES:
+                if is_cut and not is_final and len(text) - position < MAX_EVENT_BYTES:
                     return _Step(carry_from=position)
                 if value is None:
-                    stop = _BOUNDARY.search(text, position, high) or _EVENT_THEN_END.search(text, position, high)
+                    stop = BOUNDARY.search(text, position, high) or _EVENT_THEN_END.search(text, position, high)
                     if stop is None and is_final and high == len(text):
                         example = text[position : position + 120].decode("utf-8", "replace")
                         self.integrity.drop("event cut off at the end of the file", example)
@@ -236,11 +237,11 @@ class TraceText:
             return True
         return _BRACKET_THEN_MEMBER.match(text, position) is not None
 
-    def _read_tail(self, text: bytes) -> None:
+    def _read_tail(self, text: bytes, more: Iterable[bytes]) -> None:
         """Read the members behind the list of events."""
         parts = [text]
         size = len(text)
-        while block := self.stream.read():
+        for block in more:
             size += len(block)
             if size <= _MAX_TAIL_BYTES:
                 parts.append(block)
@@ -258,21 +259,6 @@ class TraceText:
             self.integrity.note("the metadata behind the events could not be read whole")
         if not tail.endswith(b"}"):
             self.integrity.is_truncated = True
-
-
-def _last_boundary(text: bytes) -> int:
-    """Return the index behind the closing brace of the last event known to be followed by another; 0 without one."""
-    window = _LAST_WINDOW
-    while True:
-        low = max(0, len(text) - window)
-        last = None
-        for match in _BOUNDARY.finditer(text, low):
-            last = match
-        if last is not None:
-            return last.start() + 1
-        if low == 0:
-            return 0
-        window *= 16
 
 
 def _after_separator(text: bytes, position: int) -> int:

@@ -93,11 +93,22 @@ def read_snapshot(path: Path, progress: Progress | None = None) -> MemorySnapsho
     Raises:
         TraceFormatError: It is not a snapshot, or not one that is safe to load.
     """
-    data = _contents(path, progress)
-    document = load_plain(data, str(path))
-    del data
+    document = load_document(path, progress)
     source = Source(str(path), NAME, path.stat().st_size, fingerprint(path), "torch.cuda.memory")
     return snapshot_of(document, path, source)
+
+
+def load_document(path: Path, progress: Progress | None = None) -> Any:
+    """Load a snapshot's document as torch wrote it: dicts, lists, texts and numbers.
+
+    Args:
+        path: The file, plain or compressed.
+        progress: Told how far reading is.
+
+    Raises:
+        TraceFormatError: It is not a pickle that is safe to load.
+    """
+    return load_plain(_contents(path, progress), str(path))
 
 
 def snapshot_of(document: Any, path: Path, source: Source | None = None) -> MemorySnapshot:

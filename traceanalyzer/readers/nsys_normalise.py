@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from traceanalyzer.model.trace import Integrity, Recording, Source, Trace
 from traceanalyzer.readers import nsys_activities as gpu
 from traceanalyzer.readers import nsys_host as host
 from traceanalyzer.readers.base import Progress
+from traceanalyzer.readers.heap import return_memory
 from traceanalyzer.readers.nsys_facts import (
     believable_starts,
     describe_devices,
@@ -165,7 +165,9 @@ def build_recording(source: TableSource, path: Path, format_name: str, progress:
     )
     traces = _Export(source.path, raw).traces()
     raw.clear()
-    _return_memory()
+    # both allocators would keep what the raw tables took, on top of what the analysis needs later
+    pa.default_memory_pool().release_unused()
+    return_memory()
     return Recording(described, traces)
 
 
@@ -177,19 +179,6 @@ def wanted_columns(source: TableSource) -> dict[str, tuple[str, ...]]:
             names = (*wanted.needed, *(name for group in wanted.one_of for name in group), *wanted.optional)
             result[wanted.table] = tuple(name for name in source.columns(wanted.table) if name in names)
     return {table: columns for table, columns in result.items() if columns}
-
-
-def _return_memory() -> None:
-    """Give what the raw tables took back to the operating system.
-
-    Both allocators would keep it (150 MB after a million rows), on top of what the analysis needs later.
-    """
-    pa.default_memory_pool().release_unused()
-    try:
-        trim = ctypes.CDLL(None).malloc_trim
-    except (AttributeError, OSError, TypeError):
-        return  # not glibc
-    trim(0)
 
 
 def _fetch(source: TableSource, progress: Progress | None) -> dict[str, RawTable]:

@@ -13,6 +13,8 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from traceanalyzer.errors import TraceFormatError, UsageError
@@ -25,6 +27,8 @@ NAME = "nsys-rep"
 
 NSYS_VARIABLE = "TRACEANALYZER_NSYS"
 """Environment variable naming the ``nsys`` program, where it is neither on PATH nor passed in."""
+
+_program: ContextVar[Path | None] = ContextVar("nsys_program", default=None)
 
 _MAGIC = b"NVIDIA Tegra Profiler Report"  # also the head of reports that today's Nsight Systems writes
 _INSTALL_FOLDERS = (
@@ -68,6 +72,16 @@ def read(path: Path, progress: Progress | None = None, *, nsys: Path | None = No
     return Recording(Source(str(path), NAME, size_on_disk(path), key, inside.producer), recording.traces)
 
 
+@contextmanager
+def nsys_program(path: Path | None) -> Iterator[None]:
+    """Use this ``nsys`` for every report read inside, as if it had been named; None changes nothing."""
+    token = _program.set(path)
+    try:
+        yield
+    finally:
+        _program.reset(token)
+
+
 def find_nsys(named: Path | None = None) -> Path | None:
     """Find ``nsys``: the one named, the one the environment names, on PATH, or in the usual install folders.
 
@@ -77,7 +91,7 @@ def find_nsys(named: Path | None = None) -> Path | None:
     Raises:
         UsageError: The named program does not exist.
     """
-    wanted = named or (Path(os.environ[NSYS_VARIABLE]) if os.environ.get(NSYS_VARIABLE) else None)
+    wanted = named or _program.get() or (Path(os.environ[NSYS_VARIABLE]) if os.environ.get(NSYS_VARIABLE) else None)
     if wanted is not None:
         program = wanted / "nsys" if wanted.is_dir() else wanted
         if not program.is_file():

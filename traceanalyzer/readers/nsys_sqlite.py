@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from traceanalyzer.errors import TraceFormatError
@@ -30,18 +32,29 @@ def read(path: Path, progress: Progress | None = None) -> Recording:
     from traceanalyzer.readers.nsys_normalise import build_recording
     from traceanalyzer.readers.nsys_tables import SqliteTables
 
+    with plain_database(path) as plain:
+        return build_recording(SqliteTables(plain, str(path)), path, NAME, progress)
+
+
+@contextmanager
+def plain_database(path: Path) -> Iterator[Path]:
+    """Provide the database uncompressed, as SQLite needs it to seek in; a copy lives as long as the context.
+
+    Raises:
+        TraceFormatError: It is no database, or a damaged compressed one.
+    """
     with Stream(path) as stream:
         if stream.compression:
-            # SQLite needs a real file to seek in
             with tempfile.TemporaryDirectory(prefix="traceanalyzer-") as folder:
                 plain = Path(folder) / "export.sqlite"
                 _decompress(stream, plain)
-                return build_recording(SqliteTables(plain, str(path)), path, NAME, progress)
+                yield plain
+            return
         magic = stream.read(len(_MAGIC))
     if magic != _MAGIC:
         problem = "not an SQLite database" if magic else "the file is empty"
         raise TraceFormatError(str(path), problem, "export one with `nsys export --type sqlite FILE.nsys-rep`")
-    return build_recording(SqliteTables(path, str(path)), path, NAME, progress)
+    yield path
 
 
 def _decompress(stream: Stream, plain: Path) -> None:

@@ -196,8 +196,7 @@ class RawTable:
         """Mask of missing values, or None where every value is present (also when the column is absent)."""
         if not self.has(column) or not self.data[column].null_count:
             return None
-        mask: npt.NDArray[np.bool_] = pc.is_null(self.data[column]).to_numpy()
-        return mask
+        return _values(pc.is_null(self.data[column]).cast(pa.uint8()), np.uint8).astype(np.bool_)
 
     def integers(self, column: str, default: int = -1) -> IntArray:
         """Return a column as int64, with ``default`` for missing values and for an absent column.
@@ -216,12 +215,11 @@ class RawTable:
             if values.type != pa.int64():
                 values = values.cast(pa.int64(), safe=not pa.types.is_unsigned_integer(values.type))
             if values.null_count:
-                values = pc.fill_null(values, default)
+                values = pc.fill_null(values, _scalar(default))
         except pa.ArrowException as error:
             problem = f"column {column!r} holds values that are not integers ({_first_line(error)})"
             raise TraceFormatError(self.path, problem, RE_EXPORT, where=self.name) from None
-        result: IntArray = values.to_numpy()
-        return result
+        return _values(values, np.int64)
 
     def texts(self, column: str) -> tuple[IntArray, list[str]]:
         """Return a text column as codes into its distinct values; -1 where a value is missing or empty."""
@@ -232,7 +230,7 @@ class RawTable:
         if not any(is_kind(values.type) for is_kind in kinds):
             values = values.cast(pa.large_string())
         encoded = pc.dictionary_encode(values).combine_chunks()
-        codes: IntArray = pc.fill_null(encoded.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
+        codes = _values(pc.fill_null(encoded.indices.cast(pa.int64()), _scalar(-1)), np.int64)
         raw = encoded.dictionary.cast(pa.large_binary()).to_pylist()
         texts = [value.decode("utf-8", "replace") for value in raw]
         if "" in texts:
@@ -241,7 +239,7 @@ class RawTable:
 
     def keep(self, mask: npt.NDArray[np.bool_]) -> RawTable:
         """Return the rows a mask selects."""
-        return RawTable(self.path, self.name, self.data.filter(pa.array(mask)))
+        return RawTable(self.path, self.name, self.data.filter(_flags(mask)))
 
 
 def read_table(
@@ -272,6 +270,28 @@ def read_table(
     wanted = [*needed, *(name for group in one_of for name in group), *optional]
     columns = [name for name in dict.fromkeys(wanted) if name in present]
     return RawTable(source.path, table, source.fetch(table, columns))
+
+
+def _values(column: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
+    """View a column of whole numbers without NULLs, copied only where it has several chunks.
+
+    Arrow's own conversion (``to_numpy``) imports pandas where that is installed, for half a second.
+    """
+    size = np.dtype(dtype).itemsize
+    chunks = [chunk for chunk in getattr(column, "chunks", [column]) if len(chunk)]
+    parts = [np.frombuffer(chunk.buffers()[1], dtype, len(chunk), chunk.offset * size) for chunk in chunks]
+    return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, dtype), *parts])
+
+
+def _scalar(value: int) -> Any:
+    """Make an int64 scalar out of its bytes, because ``pa.scalar`` imports pandas too."""
+    return pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(np.int64(value).tobytes())])[0]
+
+
+def _flags(mask: npt.NDArray[np.bool_]) -> Any:
+    """Make a boolean array out of its bits, because ``pa.array`` imports pandas too."""
+    bits = np.packbits(mask, bitorder="little").tobytes()
+    return pa.Array.from_buffers(pa.bool_(), len(mask), [None, pa.py_buffer(bits)])
 
 
 def _quoted(name: str) -> str:

@@ -7,20 +7,23 @@ import json
 import re
 import shutil
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.ipc
 import pyarrow.parquet
 
 from traceanalyzer.errors import TraceFormatError, UsageError
-from traceanalyzer.readers import find_reader, kineto, nsys_arrow, nsys_rep, nsys_sqlite
+from traceanalyzer.readers import find_reader, kineto, memory_snapshot, nsys_arrow, nsys_rep, nsys_sqlite, run_folder
 from traceanalyzer.readers.files import Stream
 from traceanalyzer.readers.nsys_facts import KEPT_FACTS, WARNING
 from traceanalyzer.readers.nsys_normalise import wanted_columns
 from traceanalyzer.readers.nsys_processes import LOADER_WORKER
 from traceanalyzer.readers.nsys_tables import ArrowFolderTables, SqliteTables, TableSource
+from traceanalyzer.readers.redacted_folder import copy_run, copy_snapshot
 from traceanalyzer.results.redaction import Redactor
 
 _LITERAL = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -38,45 +41,54 @@ def write_redacted_copy(source: Path, target: Path) -> list[str]:
     behind.
 
     Args:
-        source: A Kineto trace, or an Nsight export in SQLite or as a folder of parquet files.
-        target: The copy; must not exist. A ``.gz`` name compresses a trace.
+        source: A Kineto trace, an Nsight export (SQLite, parquetdir, arrowdir), a memory snapshot, or a run folder with
+            such recordings.
+        target: The copy; must not exist. A ``.gz`` name compresses it.
 
     Returns:
-        Tables that were left behind; empty for traces.
+        Tables and files that were left behind.
 
     Raises:
         TraceFormatError: The source is not such a recording.
         UsageError: The target exists.
     """
-    reader = find_reader(source)
     if target.exists():
         raise UsageError(f"{target}: exists already; name a new file for the copy")
+    try:
+        if run_folder.sniff(source):
+            return copy_run(source, target, _copy_recording)
+        return _copy_recording(source, target, Redactor())
+    except BaseException:
+        # half a copy might be taken for a whole one
+        shutil.rmtree(target) if target.is_dir() else target.unlink(missing_ok=True)
+        raise
+
+
+def _copy_recording(source: Path, target: Path, redactor: Redactor) -> list[str]:
+    reader = find_reader(source)
     if reader is nsys_rep:
         raise TraceFormatError(
             str(source),
             "a .nsys-rep file cannot be redacted: its format is closed, and it holds the whole environment",
             "export it with `nsys export --type sqlite` and redact that",
         )
-    try:
-        if reader is kineto:
-            _copy_trace(source, target)
-            return []
-        if reader is nsys_sqlite:
-            with Stream(source) as stream:
-                if stream.compression:
-                    raise TraceFormatError(str(source), "the database is compressed", "decompress it first")
-            return _copy_database(SqliteTables(source, str(source)), target)
-        if reader is nsys_arrow and any(source.glob("*.parquet")):
-            return _copy_folder(ArrowFolderTables(source, str(source)), target)
-    except BaseException:
-        # half a copy might be taken for a whole one
-        shutil.rmtree(target) if target.is_dir() else target.unlink(missing_ok=True)
-        raise
+    if reader is memory_snapshot:
+        copy_snapshot(source, target, redactor)
+        return []
+    if reader is kineto:
+        _copy_trace(source, target, redactor)
+        return []
+    if reader is nsys_sqlite:
+        with nsys_sqlite.plain_database(source) as plain:
+            return _copy_database(SqliteTables(plain, str(source)), target, redactor)
+    if reader is nsys_arrow:
+        return _copy_folder(
+            ArrowFolderTables(source, str(source)), target, redactor, is_parquet=any(source.glob("*.parquet"))
+        )
     raise TraceFormatError(str(source), f"{reader.NAME} recordings cannot be redacted", "export to sqlite first")
 
 
-def _copy_trace(source: Path, target: Path) -> None:
-    redactor = Redactor()
+def _copy_trace(source: Path, target: Path, redactor: Redactor) -> None:
     redactor.learn([source.name])
     for block in _blocks(source):
         redactor.learn([block.decode("utf-8", "replace").replace("\\\\", "\\").replace("\\/", "/")])
@@ -120,10 +132,17 @@ def _blocks(path: Path) -> Iterator[bytes]:
         yield b"".join(waiting)
 
 
-def _copy_database(source: TableSource, target: Path) -> list[str]:
+def _copy_database(source: TableSource, target: Path, redactor: Redactor) -> list[str]:
+    if target.suffix == ".gz":
+        with tempfile.TemporaryDirectory(prefix="traceanalyzer-") as folder:
+            plain = Path(folder) / "copy.sqlite"
+            left = _copy_database(source, plain, redactor)
+            with plain.open("rb") as file, gzip.GzipFile(target, "wb", 6, mtime=0) as compressed:
+                shutil.copyfileobj(file, compressed)
+        return left
     connection = sqlite3.connect(target)
     try:
-        for name, table in _redacted_tables(source):
+        for name, table in _redacted_tables(source, redactor):
             columns = ", ".join(
                 f'"{field.name}" {"TEXT" if field.name in _TEXT_COLUMNS else "INTEGER"}' for field in table.schema
             )
@@ -138,16 +157,19 @@ def _copy_database(source: TableSource, target: Path) -> list[str]:
     return sorted(source.tables() - set(wanted_columns(source)))
 
 
-def _copy_folder(source: TableSource, target: Path) -> list[str]:
+def _copy_folder(source: TableSource, target: Path, redactor: Redactor, *, is_parquet: bool) -> list[str]:
     target.mkdir()
-    for name, table in _redacted_tables(source):
-        pyarrow.parquet.write_table(table, target / f"{name}.parquet")
+    for name, table in _redacted_tables(source, redactor):
+        if is_parquet:
+            pyarrow.parquet.write_table(table, target / f"{name}.parquet")
+        else:
+            with pyarrow.ipc.new_stream(target / f"{name}.arrow", table.schema) as stream:
+                stream.write_table(table)
     return sorted(source.tables() - set(wanted_columns(source)))
 
 
-def _redacted_tables(source: TableSource) -> Iterator[tuple[str, Any]]:
+def _redacted_tables(source: TableSource, redactor: Redactor) -> Iterator[tuple[str, Any]]:
     """Yield the tables the analysis reads, their texts redacted, and of the strings only those that are used."""
-    redactor = Redactor()
     wanted = wanted_columns(source)
     used: set[int] = set()
     tables = {name: source.fetch(name, columns) for name, columns in wanted.items() if name != "StringIds"}

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.errors import TraceAnalyzerError, UsageError
 from traceanalyzer.recording.faults import catalogue
-from traceanalyzer.recording.options import RunOptions, ScriptOptions, YoloOptions, flag
+from traceanalyzer.recording.options import RunOptions, ScriptOptions, YoloOptions, flag, to_words
 from traceanalyzer.recording.ranges import APPEND_VARIABLE, NSYS_VERSION_VARIABLE
 
 
@@ -22,10 +23,27 @@ def run_yolo(options: YoloOptions) -> None:
 
         record_with_nsys("yolo", options)
         return
+    devices = [name for name in (options.device or "").split(",") if name.strip()]
+    if len(devices) > 1 and "LOCAL_RANK" not in os.environ:
+        _run_ranks(options, len(devices))
+        return
     from traceanalyzer.recording.yolo import record_yolo
 
     profiler, append = profiled_pass(options)
     record_yolo(options, profiler=profiler, append=append, say=say)
+
+
+def _run_ranks(options: YoloOptions, ranks: int) -> None:
+    """Start one recording process per device, as the trainer would start itself, but with the recorder in each.
+
+    Raises:
+        UsageError: A process failed.
+    """
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    command += ["-m", "traceanalyzer.recording", "yolo", *to_words(options)]
+    code = subprocess.run(command, check=False).returncode
+    if code:
+        raise UsageError(f"the recording on {ranks} devices ended with exit code {code}; its own message is above")
 
 
 def run_script(options: ScriptOptions) -> None:

@@ -108,8 +108,10 @@ def install(faults: list[Fault], trainer: Any, recorder: Recorder) -> None:
         fault.phase = recorder.phase
         recorder.undo_later(fault.undo)
         fault.prepare(trainer)
-        trainer.add_callback("on_train_batch_end", fault.each_step)
-        trainer.add_callback("on_train_epoch_start", fault.each_epoch)
+        if type(fault).each_step is not Fault.each_step:
+            trainer.add_callback("on_train_batch_end", fault.each_step)
+        if type(fault).each_epoch is not Fault.each_epoch:
+            trainer.add_callback("on_train_epoch_start", fault.each_epoch)
     original = trainer.preprocess_batch
 
     def preprocess(batch: dict[str, Any]) -> Any:

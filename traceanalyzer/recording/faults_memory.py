@@ -28,35 +28,76 @@ class EmptyCache(Fault):
             torch.cuda.empty_cache()
 
 
+def cap_memory(trainer: Any, size_bytes: int) -> None:
+    """Forbid the allocator to hold more than that of the trainer's device."""
+    import torch
+
+    total = torch.cuda.get_device_properties(trainer.device).total_memory
+    torch.cuda.empty_cache()
+    torch.cuda.set_per_process_memory_fraction(min(size_bytes / total, 1.0), trainer.device)
+
+
+def lift_cap() -> None:
+    """Let the allocator have the whole device again."""
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.set_per_process_memory_fraction(1.0)
+
+
+def ask_for(trainer: Any, size_bytes: int) -> bool:
+    """Allocate one block and drop it; return whether there was room."""
+    import torch
+
+    try:
+        torch.empty(size_bytes, dtype=torch.uint8, device=trainer.device)
+    except torch.cuda.OutOfMemoryError:
+        return False
+    return True
+
+
 class MemoryCap(Fault):
     """So little memory that the allocator must free everything and try again."""
 
     name: ClassVar[str] = "memory-cap"
     code: ClassVar[str] = "TA403"
-    about: ClassVar[str] = "after the warm-up memory is capped just above what a step needs, and shapes vary a little"
+    about: ClassVar[str] = (
+        "after the warm-up memory is capped just above what a step needs, and after each step one large block is "
+        "asked for: the cache is given up for it, and has to be built again"
+    )
     needs_cuda: ClassVar[bool] = True
     settings: ClassVar[FaultSettings] = FaultSettings(
-        trainer={"multi_scale": 0.1, "model": "yolo11m.yaml", "batch": 32, "workers": 12},
-        run={"memory": True, "warm_up": 24},
+        trainer={"model": "yolo11m.yaml", "batch": 32, "workers": 12}, run={"memory": True}
     )
-    headroom: ClassVar[float] = 1.12
+    headroom: ClassVar[float] = 1.2  # of a step's peak: holes in the allocator's segments need some
+    block: ClassVar[float] = 0.3  # of it: more than the headroom, so that it never fits beside a step's cache
+    capped: bool = False
+
+    def prepare(self, trainer: Any) -> None:
+        """Begin to follow the peak."""
+        self._peak = 0
 
     def after_warm_up(self, trainer: Any) -> None:
-        """Cap at the warm-up's peak of allocated memory and a little."""
+        """Cap at the last step's peak of allocated memory and a little."""
+        if uses_cuda(trainer):
+            cap_memory(trainer, int(self._peak * self.headroom))
+            self.capped = True
+
+    def each_step(self, trainer: Any) -> None:
+        """Note the step's peak while it is free to grow; afterwards ask for the block."""
         import torch
 
-        if uses_cuda(trainer):
-            total = torch.cuda.get_device_properties(trainer.device).total_memory
-            peak = torch.cuda.max_memory_allocated(trainer.device)
-            torch.cuda.empty_cache()
-            torch.cuda.set_per_process_memory_fraction(min(peak * self.headroom / total, 1.0), trainer.device)
+        if not uses_cuda(trainer):
+            return
+        if self.capped:
+            ask_for(trainer, int(self._peak * self.block))
+        else:
+            self._peak = torch.cuda.max_memory_allocated(trainer.device)
+            torch.cuda.reset_peak_memory_stats(trainer.device)
 
     def undo(self) -> None:
         """Lift the cap."""
-        import torch
-
-        if torch.cuda.is_available():
-            torch.cuda.set_per_process_memory_fraction(1.0)
+        lift_cap()
 
 
 class Fragmentation(Fault):
@@ -64,30 +105,50 @@ class Fragmentation(Fault):
 
     name: ClassVar[str] = "fragmentation"
     code: ClassVar[str] = "TA404"
-    about: ClassVar[str] = "each step keeps one in two of many odd-sized blocks for a while: memory full of holes"
+    about: ClassVar[str] = (
+        "each step keeps one in two of many odd-sized blocks for a while, under a cap: memory full of holes, in which "
+        "a block of the size of all that is free finds no room"
+    )
     needs_cuda: ClassVar[bool] = True
-    settings: ClassVar[FaultSettings] = _WITH_MEMORY
+    settings: ClassVar[FaultSettings] = FaultSettings(run={"memory": True, "warm_up": 18})
+    headroom: ClassVar[float] = 1.15  # of what the allocator held after the warm-up
+    cap_bytes: int = 0
 
     def prepare(self, trainer: Any) -> None:
         """Seed the sizes."""
         self._random = random.Random(7)
         self._kept: list[Any] = []
 
-    def each_step(self, trainer: Any) -> None:
-        """Make blocks, drop every other one, and drop the oldest of those kept."""
+    def after_warm_up(self, trainer: Any) -> None:
+        """Cap what the allocator may hold."""
         import torch
 
-        blocks = [
-            torch.empty(self._random.randrange(1, 40) * _MIB + 512 * index, dtype=torch.uint8, device=trainer.device)
-            for index in range(60 if uses_cuda(trainer) else 2)
-        ]
+        if uses_cuda(trainer):
+            self.cap_bytes = int(torch.cuda.max_memory_reserved(trainer.device) * self.headroom)
+            cap_memory(trainer, self.cap_bytes)
+
+    def each_step(self, trainer: Any) -> None:
+        """Make blocks, drop every other one and the oldest of those kept; then ask for what should be free."""
+        import torch
+
+        blocks: list[Any] = []
+        for index in range(60 if uses_cuda(trainer) else 2):
+            size = self._random.randrange(1, 40) * _MIB + 512 * index
+            try:
+                blocks.append(torch.empty(size, dtype=torch.uint8, device=trainer.device))
+            except torch.cuda.OutOfMemoryError:
+                self._kept = self._kept[2:]
         self._kept.append(blocks[::2])
         if len(self._kept) > 12:
             del self._kept[self._random.randrange(0, 6)]
+        del blocks
+        if self.cap_bytes:
+            ask_for(trainer, int(0.9 * (self.cap_bytes - torch.cuda.memory_allocated(trainer.device))))
 
     def undo(self) -> None:
-        """Let go of everything."""
+        """Let go of everything and lift the cap."""
         self._kept = []
+        lift_cap()
 
 
 class Creep(Fault):

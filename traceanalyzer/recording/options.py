@@ -12,6 +12,11 @@ from traceanalyzer.recording.schedule import Schedule
 from traceanalyzer.recording.torch_trace import TraceOptions
 
 PROFILERS = ("torch", "nsys", "both", "none")
+TRIALS = (
+    "reused_batch", "empty_cache_off", "anomaly_off", "amp_off", "amp_fp16", "amp_bf16", "tf32", "pinned",
+    "callbacks_off", "item_removed", "device_sync_off", "print_removed", "channels_last", "fused_optimizer",
+    "cudnn_benchmark", "fixed_shapes", "larger_batch", "gc_frozen", "cuda_graph", "compile",
+)  # fmt: skip
 
 
 def option(default: Any, about: str, *, choices: tuple[str, ...] = (), kind: type = str) -> Any:
@@ -99,6 +104,12 @@ class YoloOptions(RunOptions):
     images: int | None = option(None, "Synthetic images (default: enough for one epoch, at most 2048).", kind=int)
     batches_per_epoch: int | None = option(None, "Make the synthetic data set this many batches long.", kind=int)
     seed: int = option(0, "Seed of the synthetic data set and of training.", kind=int)
+    trials: bool | None = option(
+        None, "Try changes in short blocks of unprofiled steps (default: where that costs under a fifth of the run).",
+        kind=bool,
+    )  # fmt: skip
+    trial: tuple[str, ...] = option((), "Try only this change; may be repeated.")
+    trial_seconds: float | None = option(None, "Time for trials (default with --trials: 30).", kind=float)
     dataset_dir: Path | None = option(None, "Keep the synthetic data set here, to use it again.", kind=Path)
 
     def __post_init__(self) -> None:
@@ -106,6 +117,11 @@ class YoloOptions(RunOptions):
         for name in ("batch", "imgsz"):
             if getattr(self, name) < 1:
                 raise UsageError(f"--{name} {getattr(self, name)}: must be at least 1")
+        if self.trial_seconds is not None and not self.trial_seconds > 0:
+            raise UsageError(f"--trial-seconds {self.trial_seconds:g}: must be more than 0")
+        unknown = [name for name in self.trial if name not in TRIALS]
+        if unknown:
+            raise UsageError(f"--trial {unknown[0]}: must be one of {', '.join(TRIALS)}")
         if self.workers < 0:
             raise UsageError(f"--workers {self.workers}: must not be negative")
         for word in self.set:

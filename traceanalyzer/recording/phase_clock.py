@@ -63,7 +63,10 @@ class StepTimes:
 
 def _append(columns: dict[str, list[int]], values: dict[str, int], rows: int) -> None:
     for name, value in values.items():
-        columns.setdefault(name, [0] * rows).append(value)
+        column = columns.get(name)
+        if column is None:
+            column = columns[name] = [0] * rows
+        column.append(value)
     for column in columns.values():
         if len(column) == rows:
             column.append(0)

@@ -72,7 +72,7 @@ class RangeEmitter:
     def __init__(self) -> None:
         self.torch_enabled = False
         self.nvtx_enabled = NSYS_VERSION_VARIABLE in os.environ
-        self._open: list[tuple[Any, bool]] = []
+        self._open: list[tuple[Any, bool] | None] = []
         self._push_nvtx: Any = None
         self._pop_nvtx: Any = None
         if self.nvtx_enabled:
@@ -89,6 +89,9 @@ class RangeEmitter:
 
     def push(self, name: str) -> None:
         """Open a range; it must be closed by ``pop`` on the same thread."""
+        if not (self.torch_enabled or self.nvtx_enabled):
+            self._open.append(None)
+            return
         function = None
         if self.torch_enabled:
             from torch.profiler import record_function
@@ -101,7 +104,10 @@ class RangeEmitter:
 
     def pop(self) -> None:
         """Close the innermost range, in the profilers it was opened in."""
-        function, in_nvtx = self._open.pop()
+        opened = self._open.pop()
+        if opened is None:
+            return
+        function, in_nvtx = opened
         if in_nvtx:
             self._pop_nvtx()
         if function is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 
@@ -65,7 +66,7 @@ class Schedule:
         if self.recorded and not self.profiler_warm_up:
             raise ValueError("profiler_warm_up must be at least 1 where steps are recorded")
 
-    @property
+    @cached_property
     def stages(self) -> tuple[tuple[Stage, int], ...]:
         """Stages with their number of steps, in order."""
         recording = self.recorded > 0

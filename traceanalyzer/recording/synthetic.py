@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -60,6 +61,18 @@ def make_dataset(root: Path, spec: SyntheticSpec) -> Path:
     yaml.write_text(f"path: {json.dumps(str(root.resolve()))}\ntrain: images/train\nval: images/val\nnames:\n{names}\n")
     marker.write_text(json.dumps(asdict(spec)))
     return yaml
+
+
+def wait_for_dataset(root: Path, seconds: float = 600) -> None:
+    """Wait until the first rank has written a data set that all ranks share; after that time, do without.
+
+    Args:
+        root: Folder of the data set.
+        seconds: Longest wait.
+    """
+    deadline = time.monotonic() + seconds
+    while not (root / _MARKER).is_file() and time.monotonic() < deadline:
+        time.sleep(0.1)
 
 
 def _write_split(root: Path, split: str, count: int, spec: SyntheticSpec, stream: int) -> None:

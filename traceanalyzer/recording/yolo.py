@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,10 @@ from traceanalyzer.recording.faults import Fault, install, make_faults
 from traceanalyzer.recording.options import YoloOptions, to_words
 from traceanalyzer.recording.recorder import Recorder, RecordingComplete, default_command
 from traceanalyzer.recording.run_folder import prepare_folder
-from traceanalyzer.recording.synthetic import SyntheticSpec, make_dataset
+from traceanalyzer.recording.synthetic import SyntheticSpec, make_dataset, wait_for_dataset
+from traceanalyzer.recording.trial_plan import TrialPlan
+from traceanalyzer.recording.trials import plan_of
+from traceanalyzer.recording.trials_yolo import run_yolo_trials
 from traceanalyzer.recording.yolo_hooks import attach
 
 _MANY_EPOCHS = 1000  # the recorder ends the training; no epoch count may end it first or change the learning rate
@@ -76,6 +80,9 @@ def record_yolo(
                 stop_when_done=True,
             )
             started.append(recorder)
+            plan = plan_of(options.trials, options.trial_seconds, options.trial, options.seed)
+            if plan is not None and chosen != "nsys":
+                recorder.trials = partial(run_yolo_trials, it, recorder, plan)
             recorder.__enter__()
             _label(recorder, faults, on_cuda)
             _begin(it, recorder, faults)
@@ -113,6 +120,15 @@ def _train(trainer: Any, started: list[Recorder]) -> None:
             recorder.finish()
     finally:
         _close_loaders(trainer)
+        _leave_group()
+
+
+def _leave_group() -> None:
+    """Leave the group of processes the trainer formed for several devices."""
+    import torch
+
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def _first_line(problem: Exception) -> str:
@@ -124,31 +140,38 @@ class UltralyticsCallback:
 
     Args:
         recorder: The recorder; when its schedule is done it detaches and the training goes on.
+        trials: Changes to try before that; the training goes on as if they had not been.
     """
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, trials: TrialPlan | None = None) -> None:
         self.recorder = recorder
+        self._plan = trials
 
     def __call__(self, trainer: Any) -> None:
         """Attach to the trainer and watch for its end."""
+        if self._plan is not None:
+            self.recorder.trials = partial(run_yolo_trials, trainer, self.recorder, self._plan)
         self.recorder.__enter__()
         attach(trainer, self.recorder)
         self.recorder.undo_later(lambda: log_to_wandb(self.recorder))
         trainer.add_callback("teardown", lambda _: self.recorder.finish(sys.exc_info()[1]))
 
 
-def record_ultralytics(model: Any, out: str | Path, **settings: Any) -> UltralyticsCallback:
+def record_ultralytics(
+    model: Any, out: str | Path, *, trials: TrialPlan | None = None, **settings: Any
+) -> UltralyticsCallback:
     """Record the training an Ultralytics model is about to do.
 
     Args:
         model: An ``ultralytics.YOLO`` model or a trainer.
         out: Run folder to write.
+        trials: Changes to try once the recording is done. Callbacks of the training run in them too.
         **settings: Further arguments of ``Recorder``.
 
     Returns:
         The callback, whose ``recorder`` tells how far the recording is.
     """
-    callback = UltralyticsCallback(Recorder(out, **settings))
+    callback = UltralyticsCallback(Recorder(out, **settings), trials)
     model.add_callback("on_pretrain_routine_end", callback)
     return callback
 
@@ -241,7 +264,10 @@ def _synthetic_data(options: YoloOptions, place: Path) -> Path:
         images = max(min(needed, _MOST_IMAGES // batch), 2) * batch
     spec = SyntheticSpec(images=images, size=options.imgsz, seed=options.seed)
     root = options.dataset_dir or place / "data"
-    return make_dataset(root / f"shapes-{images}-{options.imgsz}-{options.seed}", spec)
+    folder = root / f"shapes-{images}-{options.imgsz}-{options.seed}"
+    if options.dataset_dir is not None and environment_rank() > 0:
+        wait_for_dataset(folder)
+    return make_dataset(folder, spec)
 
 
 def _head_start(trainer: Any) -> int:

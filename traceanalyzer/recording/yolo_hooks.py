@@ -12,6 +12,8 @@ from typing import Any
 from traceanalyzer.recording.loader_timing import time_loader, time_transforms
 from traceanalyzer.recording.recorder import Recorder, RecordingComplete
 
+EPOCH_EDGE = "epoch_edge"
+
 
 class _LoaderView:
     """A loader as it was before it was instrumented."""
@@ -44,6 +46,32 @@ class _NamedCriterion:
         return getattr(self.inner, name)
 
 
+class _EpochEdge:
+    """Names the time between an epoch's last step and the next one's first.
+
+    The trainer collects garbage and empties the allocator's cache there, so the step before it is unlike the others.
+
+    Args:
+        recorder: Where the range goes.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._is_open = False
+
+    def open(self, _: Any) -> None:
+        """Open the range (a callback at the end of an epoch)."""
+        if not self._is_open and not self._recorder.clock.in_step:
+            self._is_open = True
+            self._recorder.ranges.push(EPOCH_EDGE)
+
+    def close(self) -> None:
+        """Close it where it is open."""
+        if self._is_open:
+            self._is_open = False
+            self._recorder.ranges.pop()
+
+
 def attach(trainer: Any, recorder: Recorder) -> None:
     """Instrument a trainer that has built its model and loaders (``on_pretrain_routine_end``).
 
@@ -51,7 +79,11 @@ def attach(trainer: Any, recorder: Recorder) -> None:
         trainer: An Ultralytics trainer.
         recorder: Where steps and phases go.
     """
-    _attach_loader(trainer, recorder)
+    edge = _EpochEdge(recorder)
+    trainer.add_callback("on_train_epoch_end", edge.open)
+    recorder.undo_later(lambda: trainer.callbacks["on_train_epoch_end"].remove(edge.open))
+    recorder.undo_later(edge.close)
+    _attach_loader(trainer, recorder, edge)
     _wrap(recorder, trainer, "preprocess_batch", "h2d")
     _wrap(recorder, trainer, "optimizer_step", "optimizer")
     _wrap(recorder, trainer, "validate", "validate")
@@ -63,7 +95,7 @@ def attach(trainer: Any, recorder: Recorder) -> None:
     recorder.instrument(trainer.model)
     _name_loss(trainer, recorder)
     _name_progress_line(trainer, recorder)
-    _follow_rebuilds(trainer, recorder)
+    _follow_rebuilds(trainer, recorder, edge)
     recorder.configure(**trainer_configuration(trainer))
 
 
@@ -95,7 +127,7 @@ def _replace(recorder: Recorder, owner: Any, name: str, value: Any) -> None:
     recorder.undo_later(restore)
 
 
-def _attach_loader(trainer: Any, recorder: Recorder) -> None:
+def _attach_loader(trainer: Any, recorder: Recorder, edge: _EpochEdge) -> None:
     loader = trainer.train_loader
     base = type(loader)
     problem = time_loader(loader, recorder.loader_clock)
@@ -105,6 +137,7 @@ def _attach_loader(trainer: Any, recorder: Recorder) -> None:
         time_transforms(loader.dataset, recorder.loader_clock)
 
     def iterate(self: Any) -> Iterator[Any]:
+        edge.close()
         yield from recorder.steps(_LoaderView(self, base.__iter__))
         if recorder.done and recorder.stop_when_done:
             raise RecordingComplete
@@ -158,7 +191,7 @@ def _name_progress_line(trainer: Any, recorder: Recorder) -> None:
     recorder.undo_later(lambda: trainer.callbacks["on_train_batch_end"].remove(close))
 
 
-def _follow_rebuilds(trainer: Any, recorder: Recorder) -> None:
+def _follow_rebuilds(trainer: Any, recorder: Recorder, edge: _EpochEdge) -> None:
     """Instrument the loader again when the trainer makes a new one after running out of memory."""
     build = getattr(trainer, "_build_train_pipeline", None)
     if build is None:
@@ -167,7 +200,7 @@ def _follow_rebuilds(trainer: Any, recorder: Recorder) -> None:
     def rebuild(*arguments: Any, **named: Any) -> Any:
         result = build(*arguments, **named)
         recorder.folder.note(f"out of memory: the trainer went on with batch {trainer.batch_size}")
-        _attach_loader(trainer, recorder)
+        _attach_loader(trainer, recorder, edge)
         recorder.configure(**trainer_configuration(trainer))
         return result
 

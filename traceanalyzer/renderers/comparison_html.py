@@ -8,7 +8,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from traceanalyzer.renderers.comparison_strips import draw_strips
-from traceanalyzer.renderers.comparison_text import format_interval, format_level, format_ratio
+from traceanalyzer.renderers.comparison_text import format_interval, format_level, format_ratio, test_name
 from traceanalyzer.renderers.html_palette import css_variables
 from traceanalyzer.renderers.text import visible
 from traceanalyzer.results.analysis import Analysis
@@ -49,6 +49,7 @@ def render_comparison_html(
         level=format_level,
         ratio=format_ratio,
         interval=format_interval,
+        name=test_name,
         styles=Markup(files("traceanalyzer.renderers").joinpath("assets", "report.css").read_text(encoding="utf-8")),
         light=Markup(light),
         dark=Markup(dark),

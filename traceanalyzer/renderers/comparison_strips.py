@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 
 from traceanalyzer.renderers.text import cause_title, visible
@@ -84,16 +85,16 @@ def draw_strips(comparison: Comparison, base: Analysis | None, candidate: Analys
     Returns:
         The strips, or None where a side has no exact step to draw.
     """
-    sides = [_median_step(a) for a in (base, candidate) if a is not None]
+    places = [t for t in comparison.tests if t.family is Family.POSITION and t.position is not None]
+    rank = places[0].rank if places else None
+    sides = [_median_step(a, rank) for a in (base, candidate) if a is not None]
     if len(sides) < 2 or sides[0] is None or sides[1] is None:
         return None
     (base_rank, base_step), (candidate_rank, candidate_step) = sides[0], sides[1]
-    places = [t for t in comparison.tests if t.family is Family.POSITION and t.position is not None]
     if places and (test := places[0]).position is not None:
-        there = _same_position(base_rank, candidate_rank, test.position)
-        before = _launch_start(base_rank, base_step, test.position)
-        after = _launch_start(candidate_rank, candidate_step, there) if there is not None else None
-        if before is not None and after is not None:
+        starts = _launch_starts((base_rank, base_step), (candidate_rank, candidate_step), test.position)
+        if starts is not None:
+            before, after = starts
             largest = max(test.base or 0.0, test.candidate or 0.0)
             around = round(max(LEAST_AROUND_NS, TIMES_AROUND * largest))
             caption = f"around {visible(test.name)}, aligned at that launch; {format_ns(2 * around)} of the median step"
@@ -127,8 +128,8 @@ def _lay_out(caption: str, base: Side, candidate: Side, aligned_ns: int, length:
     return Strips(caption, strips, LABEL_ROOM + aligned_ns * scale)
 
 
-def _median_step(analysis: Analysis) -> tuple[RankReport, Detail] | None:
-    for rank in analysis.ranks:
+def _median_step(analysis: Analysis, number: int | None) -> tuple[RankReport, Detail] | None:
+    for rank in sorted(analysis.ranks, key=lambda r: r.rank != number):
         for detail in rank.timeline.details:
             if detail.why == MEDIAN_STEP:
                 return rank, detail
@@ -143,8 +144,15 @@ def _median_step(analysis: Analysis) -> tuple[RankReport, Detail] | None:
     return None
 
 
-def _launches(detail: Detail) -> list[tuple[int, int]]:
-    """Start and link of every call that started something, in order."""
+def _launches(rank: RankReport, detail: Detail) -> list[tuple[int, str]]:
+    """Start and name (of what it started) of every launch, in order."""
+    strings = rank.timeline.strings
+    started = {
+        link: strings[name]
+        for track in detail.tracks
+        if track.kind == "stream" and track.slices is not None and track.slices.link
+        for name, link in zip(track.slices.name, track.slices.link, strict=True)
+    }
     found = [
         (start, link)
         for track in detail.tracks
@@ -152,15 +160,44 @@ def _launches(detail: Detail) -> list[tuple[int, int]]:
         for start, link in zip(track.slices.start_ns, track.slices.link, strict=True)
         if link >= 0 and detail.start_ns <= start < detail.end_ns
     ]
-    return sorted(found)
+    return [(start, started.get(link, "")) for start, link in sorted(found)]
 
 
-def _launch_start(rank: RankReport, detail: Detail, position: int) -> int | None:
-    """Return when the step's launch at a position began; None where this step is not the usual sequence."""
-    launches = _launches(detail)
-    if len(launches) != len(rank.positions.name):
+def _launch_starts(
+    base: tuple[RankReport, Detail], candidate: tuple[RankReport, Detail], position: int
+) -> tuple[int, int] | None:
+    """Return when a position's launch began on both sides.
+
+    A step that is not the usual sequence (a few targets more, for example) has no positions of its own; its launch is
+    found by the order of names in the other side's step. None where neither step is usual.
+    """
+    there = _same_position(base[0], candidate[0], position)
+    before, after = _launches(*base), _launches(*candidate)
+    first = position if len(before) == len(base[0].positions.name) else None
+    second = there if len(after) == len(candidate[0].positions.name) else None
+    if first is None and second is not None:
+        first = _place(after, second, before)
+    elif second is None and first is not None:
+        second = _place(before, first, after)
+    if first is None or second is None:
         return None
-    return launches[position][0]
+    return before[first][0], after[second][0]
+
+
+def _place(known: list[tuple[int, str]], index: int, other: list[tuple[int, str]]) -> int | None:
+    """Find the launch of one step in another step, by the order of names."""
+    names, others = [name for _, name in known], [name for _, name in other]
+    shorter = min(len(names), len(others))
+    # equal ends first: what lies between is short, and matching is quadratic
+    if names[: index + 1] == others[: index + 1]:
+        return index
+    tail = len(names) - index
+    if tail <= shorter and names[-tail:] == others[-tail:]:
+        return len(others) - tail
+    for block in difflib.SequenceMatcher(None, names, others, autojunk=False).get_matching_blocks():
+        if block.a <= index < block.a + block.size:
+            return block.b + index - block.a
+    return None
 
 
 def _same_position(base: RankReport, candidate: RankReport, position: int) -> int | None:

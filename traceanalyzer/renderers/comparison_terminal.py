@@ -6,7 +6,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from traceanalyzer.renderers.comparison_text import format_interval, format_level, format_ratio
+from traceanalyzer.renderers.comparison_text import format_interval, format_level, format_ratio, test_name
 from traceanalyzer.renderers.text import shorten, visible
 from traceanalyzer.results.comparison import Comparison, Family, Test, Verdict
 
@@ -59,11 +59,12 @@ def _parts(comparison: Comparison) -> list[RenderableType]:
     advisory = [t for t in comparison.tests if t.family is Family.ADVISORY and t.base != t.candidate]
     times = [t for t in advisory if t.unit == "ns"]
     times.sort(key=lambda t: -abs((t.candidate or 0.0) - (t.base or 0.0)))
-    if times:
-        parts += [Text(""), _tests("What explains it (does not decide)", times[:MAX_ADVISORY])]
+    explaining = times[:MAX_ADVISORY] + [t for t in advisory if t.unit == "bytes"]
+    if explaining:
+        parts += [Text(""), _tests("What explains it (does not decide)", explaining)]
     for budget in comparison.budgets:
         state = {True: "met", False: "BROKEN", None: "not measurable"}[budget.met]
-        value = "" if budget.value is None else f" (measured {budget.value:g})"
+        value = "" if budget.measured is None else f" (measured {budget.measured})"
         parts.append(Text(f"budget {visible(budget.expression)}: {state}{value}"))
     parts += [Text(""), Text(comparison.host.note)]
     parts += [Text(visible(note), style="dim") for note in comparison.notes]
@@ -84,7 +85,7 @@ def _tests(title: str, tests: list[Test]) -> Table:
     table.add_column("verdict", no_wrap=True)
     for test in tests:
         explains = test.family is Family.ADVISORY
-        name = test.name if explains else f"{test.family.value}: {test.name}"
+        name = test_name(test) if explains else f"{test.family.value}: {test_name(test)}"
         table.add_row(
             Text(shorten(visible(name), NAME_WIDTH)),
             format_level(test.base, test.unit),

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from xml.etree import ElementTree
 
 from traceanalyzer.results.comparison import Comparison, Family, Test, Verdict
-from traceanalyzer.units import format_ns
+from traceanalyzer.units import format_bytes, format_ns
 
 _MARK = {
     Verdict.REGRESSION: "❌ regression",
@@ -25,6 +24,8 @@ def format_level(value: float | None, unit: str) -> str:
     """Write a test's level in its own unit."""
     if value is None:
         return "n/a"
+    if unit == "bytes":
+        return format_bytes(value)
     return format_ns(value) if unit == "ns" else f"{value:g}"
 
 
@@ -50,6 +51,11 @@ def format_change(test: Test) -> str:
     """Write the change and, where there is one, its 98 % interval."""
     interval = format_interval(test)
     return f"{format_ratio(test)} ({interval})" if interval else format_ratio(test)
+
+
+def test_name(test: Test) -> str:
+    """Write what a test is of, with the rank where several were compared."""
+    return test.name if test.rank is None else f"{test.name} (rank {test.rank})"
 
 
 def plain(text: str) -> str:
@@ -100,7 +106,7 @@ _CHANGED = (Verdict.REGRESSION, Verdict.IMPROVEMENT)
 
 def _row(test: Test) -> str:
     cells = [
-        escape_markdown(f"{test.family.value}: {test.name}"),
+        escape_markdown(f"{test.family.value}: {test_name(test)}"),
         format_level(test.base, test.unit),
         format_level(test.candidate, test.unit),
         format_change(test),
@@ -115,6 +121,8 @@ def render_junit(comparison: Comparison) -> str:
     Args:
         comparison: The document.
     """
+    from xml.etree import ElementTree  # here, since most comparisons are not written as XML
+
     cases = [t for t in comparison.tests if t.family is not Family.ADVISORY]
     failures = sum(t.verdict is Verdict.REGRESSION for t in cases)
     broken = [b for b in comparison.budgets if b.met is False]
@@ -127,7 +135,7 @@ def render_junit(comparison: Comparison) -> str:
     )
     for test in cases:
         case = ElementTree.SubElement(
-            suite, "testcase", classname=f"gaps.{test.family.value.replace(' ', '_')}", name=plain(test.name)
+            suite, "testcase", classname=f"gaps.{test.family.value.replace(' ', '_')}", name=plain(test_name(test))
         )
         if test.verdict is Verdict.REGRESSION:
             ElementTree.SubElement(case, "failure", message=plain(test.detail)).text = plain(test.method)
@@ -136,7 +144,7 @@ def render_junit(comparison: Comparison) -> str:
     for budget in comparison.budgets:
         case = ElementTree.SubElement(suite, "testcase", classname="gaps.budget", name=plain(budget.expression))
         if budget.met is False:
-            ElementTree.SubElement(case, "failure", message=f"measured {budget.value:g}")
+            ElementTree.SubElement(case, "failure", message=f"measured {budget.measured}")
         elif budget.met is None:
             ElementTree.SubElement(case, "skipped", message="could not be measured")
     ElementTree.indent(suite)
@@ -157,9 +165,9 @@ def render_github(comparison: Comparison) -> str:
         return f"::{level} title={data(title).replace(':', '%3A').replace(',', '%2C')}::{data(message)}"
 
     regressions = comparison.regressions
-    lines = [command("error", f"{t.family.value}: {t.name}", t.detail) for t in regressions[:10]]
+    lines = [command("error", f"{t.family.value}: {test_name(t)}", t.detail) for t in regressions[:10]]
     lines += [
-        command("error", "budget", f"{b.expression}: measured {b.value:g}")
+        command("error", "budget", f"{b.expression}: measured {b.measured}")
         for b in comparison.budgets
         if b.met is False and b.value is not None
     ]

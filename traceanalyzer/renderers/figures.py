@@ -332,7 +332,7 @@ def _memory_figure(curve: MemoryCurve | None, prefix: str) -> Figure | None:
         if curve.reserved_bytes:
             reserved = [b / gib for b in curve.reserved_bytes]
             axes.plot(time, reserved, drawstyle="steps-post", color=colours("ink"), linewidth=1.3, dashes=(4, 2))
-        axes.set_xlim(time[0], time[-1])
+        axes.set_xlim(time[0], time[-1] if time[-1] > time[0] else time[0] + 1)  # one moment still needs a width
         axes.set_ylim(0)
         axes.set_xlabel(f"time, {unit}")
         axes.set_ylabel("GiB")

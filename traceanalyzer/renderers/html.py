@@ -18,6 +18,7 @@ from traceanalyzer.renderers.figures import draw_figures
 from traceanalyzer.renderers.html_answer import cards, headline
 from traceanalyzer.renderers.html_palette import css_variables
 from traceanalyzer.renderers.html_timeline import slice_count, timeline_payload
+from traceanalyzer.renderers.job_text import HEAD, job_lines, job_rows
 from traceanalyzer.renderers.text import marker_hint, visible
 from traceanalyzer.results.analysis import Analysis
 from traceanalyzer.results.answer import answer
@@ -67,6 +68,9 @@ def render_html(analysis: Analysis) -> str:
                     ("Checks that failed to run", Status.ERROR),
                 )
             ],
+            job_lines=job_lines(analysis.job) if analysis.job else [],
+            job_head=HEAD,
+            job_rows=job_rows(analysis.job) if analysis.job else [],
             view=view,
             marker_hint=marker_hint,
             memory_view=memory_view,

@@ -79,10 +79,16 @@ def _outlook(analysis: Analysis, first: Finding) -> str:
     rank = next((rank for rank in analysis.ranks if rank.rank == first.rank), None)
     planned = [step for step in analysis.plan if 0 < len(step.fixes) <= 2]
     if planned and rank is not None and (mean := _mean_window(rank, episodes=False)) is not None:
-        # a plan is the recording run again without its causes, so it stands beside the step as recorded
-        last = planned[-1]
-        what = f"Fixing {visible(last.fixes[0])}" if len(last.fixes) == 1 else "Fixing the first two findings"
-        return f"{what} would take the step from {format_ns(mean)} to about {format_ns(last.step_ns)}."
+        # a plan is the recording run again without its causes; its first entry is the step before any fix
+        base_ns = analysis.plan[0].step_ns if not analysis.plan[0].fixes else mean
+        names = [visible(code) for code in planned[-1].fixes]
+        what = f"Fixing {names[0]}" if len(names) == 1 else f"Fixing {names[0]}, then {names[1]},"
+        course = " → ".join(format_ns(step) for step in (base_ns, *(each.step_ns for each in planned)))
+        return (
+            f"{what} would take the step from {course}."
+            if len(names) > 1
+            else (f"{what} would take the step from {format_ns(base_ns)} to about {format_ns(planned[-1].step_ns)}.")
+        )
     base = _stated_against(first, rank)
     if base is None:
         return ""

@@ -10,10 +10,12 @@ import html
 import re
 from collections.abc import Iterable
 
-from traceanalyzer.renderers.text import cause_title, saving_text, shorten, visible
+from traceanalyzer.renderers.job_text import HEAD, job_lines, job_rows, shown_ranks
+from traceanalyzer.renderers.text import cause_title, plan_text, saving_text, shorten, visible
 from traceanalyzer.results.analysis import Analysis, DeviceReport, RankReport
 from traceanalyzer.results.answer import StepMean, answer, firing, mean_step, silence
 from traceanalyzer.results.finding import Evidence, Finding
+from traceanalyzer.results.job import JobReport
 from traceanalyzer.results.vocabulary import FindingKind, Status
 from traceanalyzer.units import format_bytes, format_ns, format_share
 
@@ -35,8 +37,8 @@ def render_markdown(analysis: Analysis) -> str:
     Returns:
         Text ending in a newline; at most a few dozen lines are visible, the rest is inside ``<details>``.
     """
-    blocks = [_headline(analysis), *_findings(analysis)]
-    for rank in analysis.ranks:
+    blocks = [_headline(analysis), *(_job(analysis.job) if analysis.job is not None else ()), *_findings(analysis)]
+    for rank in shown_ranks(analysis):
         blocks.extend(_rank(rank, several=len(analysis.ranks) > 1))
     blocks.append(_quiet(analysis))
     blocks.append(_provenance(analysis))
@@ -83,21 +85,36 @@ def _headline(analysis: Analysis) -> str:
 
 def _findings(analysis: Analysis) -> Iterable[str]:
     faults, limiters = firing(analysis, FindingKind.FAULT), firing(analysis, FindingKind.LIMITER)
+    several = len(analysis.ranks) > 1
     if faults:
-        yield _table("Causes to fix, by saving", faults)
+        yield _table("Causes to fix, by saving", faults, several=several)
+    if faults and (plan := plan_text(analysis)):
+        yield escape(plan)
     if limiters:
-        yield _table("What bounds the step once these are fixed" if faults else "What bounds the step", limiters)
+        yield _table(
+            "What bounds the step once these are fixed" if faults else "What bounds the step", limiters, several=several
+        )
     for finding in [*faults, *limiters]:
         yield _finding(finding)
 
 
-def _table(title: str, findings: list[Finding]) -> str:
-    lines = [f"**{title}**", "", "| | cause | severity | saving per step | basis |", "|---|---|---|---|---|"]
+def _job(job: JobReport) -> Iterable[str]:
+    yield "\n".join(f"- {escape(line)}" for line in job_lines(job))
+    lines = [f"| {' | '.join(HEAD)} |", "|" + "---|" * len(HEAD)]
+    lines += [f"| {' | '.join(escape(cell) for cell in row)} |" for row in job_rows(job)]
+    yield "\n".join(lines)
+
+
+def _table(title: str, findings: list[Finding], *, several: bool) -> str:
+    lines = [f"**{title}**", "", f"|{' rank |' if several else ''} | cause | severity | saving per step | basis |"]
+    lines.append("|---|---|---|---|---|" + ("---|" if several else ""))
     for finding in findings:
         saving = finding.saving_per_step_ns
         severity = finding.severity.value if finding.severity else ""
+        rank = f" {finding.rank} |" if several else ""
         lines.append(
-            f"| {escape(finding.code)} | {escape(finding.title)} | {severity} | {saving_text(finding) or 'not known'} "
+            f"|{rank} {escape(finding.code)} | {escape(finding.title)} | {severity} "
+            f"| {saving_text(finding) or 'not known'} "
             f"| {saving.basis.value} |"
         )
     return "\n".join(lines)

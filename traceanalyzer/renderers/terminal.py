@@ -6,10 +6,12 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from traceanalyzer.renderers.text import cause_title, marker_hint, saving_text, visible
+from traceanalyzer.renderers.job_text import HEAD, job_lines, job_rows, shown_ranks
+from traceanalyzer.renderers.text import cause_title, marker_hint, plan_text, saving_text, visible
 from traceanalyzer.results.analysis import Analysis, RankReport
 from traceanalyzer.results.answer import StepMean, answer, firing, mean_step, silence
 from traceanalyzer.results.finding import Finding
+from traceanalyzer.results.job import JobReport
 from traceanalyzer.results.vocabulary import FindingKind, Severity, StepSource
 from traceanalyzer.units import format_ns, format_share
 
@@ -38,18 +40,22 @@ def render_terminal(analysis: Analysis, *, width: int = 100) -> str:
 
 def _parts(analysis: Analysis, width: int) -> list[RenderableType]:
     parts: list[RenderableType] = [*_headline(analysis)]
-    for rank in analysis.ranks:
+    several = len(analysis.ranks) > 1
+    if analysis.job is not None:
+        parts += [Text(""), *_job(analysis.job)]
+    for rank in shown_ranks(analysis):
         mean = mean_step(rank)
         if mean is not None:
-            parts += [Text(""), *_step(rank, mean, width, several=len(analysis.ranks) > 1)]
+            parts += [Text(""), *_step(rank, mean, width, several=several)]
     faults, limiters = firing(analysis, FindingKind.FAULT), firing(analysis, FindingKind.LIMITER)
     if faults:
-        parts += [Text(""), _table("Causes to fix, by saving", faults)]
+        parts += [Text(""), _table("Causes to fix, by saving", faults, several=several)]
+    if faults and (plan := plan_text(analysis)):
+        parts += [Text(visible(plan))]
     if limiters:
         title = "What bounds the step once these are fixed" if faults else "What bounds the step"
-        parts += [Text(""), _table(title, limiters)]
-    notes = [(r.rank, note) for r in analysis.ranks for note in _state(r)]
-    several = len(analysis.ranks) > 1
+        parts += [Text(""), _table(title, limiters, several=several)]
+    notes = [(r.rank, note) for r in shown_ranks(analysis) for note in _state(r)]
     parts += [Text(f"{f'rank {rank}: ' if several else ''}{visible(note)}", style="dim") for rank, note in notes]
     return parts
 
@@ -103,8 +109,19 @@ def _step(rank: RankReport, mean: StepMean, width: int, *, several: bool) -> lis
     return [Text(head, style="bold"), table, *([Text(hint, style="dim")] if hint else [])]
 
 
-def _table(title: str, findings: list[Finding]) -> Table:
+def _job(job: JobReport) -> list[RenderableType]:
+    table = Table(title="Ranks, the slowest first", title_justify="left", title_style="bold", box=None, padding=(0, 1))
+    for name in HEAD:
+        table.add_column(name, justify="left" if name == HEAD[-1] else "right")
+    for row in job_rows(job):
+        table.add_row(*(Text(cell) for cell in row))
+    return [*(Text(line) for line in job_lines(job)), table]
+
+
+def _table(title: str, findings: list[Finding], *, several: bool) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1), pad_edge=False)
+    if several:
+        table.add_column("rank", justify="right", no_wrap=True)
     table.add_column("code", no_wrap=True)
     table.add_column("cause")
     table.add_column("severity", no_wrap=True)
@@ -112,7 +129,13 @@ def _table(title: str, findings: list[Finding]) -> Table:
     for finding in findings:
         severity = finding.severity
         grade = Text(severity.value, style=_SEVERITY_STYLE[severity]) if severity else Text("")
-        table.add_row(finding.code, Text(visible(finding.title)), grade, saving_text(finding) or "not known")
+        cells: list[RenderableType] = [
+            finding.code,
+            Text(visible(finding.title)),
+            grade,
+            saving_text(finding) or "not known",
+        ]
+        table.add_row(*([str(finding.rank)] if several else []), *cells)
     return table
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from traceanalyzer.results.analysis import RankReport
+from traceanalyzer.results.analysis import Analysis, RankReport
+from traceanalyzer.results.answer import planned_course
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.vocabulary import Basis, StepSource
 from traceanalyzer.units import format_ns
@@ -93,3 +94,14 @@ def saving_text(finding: Finding) -> str:
     low = "?" if saving.low is None else format_ns(saving.low)
     high = "more" if saving.high is None else format_ns(saving.high)
     return f"{format_ns(saving.likely)} ({low} to {high})"
+
+
+def plan_text(analysis: Analysis) -> str:
+    """Say in which order to fix what, and what the step becomes; empty without a plan. Codes may need escaping."""
+    planned = planned_course(analysis)
+    if planned is None:
+        return ""
+    codes, steps_ns, limit = planned
+    order = ", then ".join(codes)
+    course = " → ".join(format_ns(ns) for ns in steps_ns)
+    return f"Fix {order}: step {course} (replayed together); then {limit} is the limit."

@@ -16,7 +16,7 @@ from traceanalyzer.measures.gap_attribution import BoolArray
 from traceanalyzer.measures.steps import CUT, EPISODIC, STEADY
 from traceanalyzer.model.schema import IntArray
 from traceanalyzer.results.finding import Saving
-from traceanalyzer.results.vocabulary import CAUSE_CODE, PHASE_CODE, Basis, Cause, Phase
+from traceanalyzer.results.vocabulary import Basis, Cause, Phase
 
 # phases that have a rule of their own; whatever happens inside them is that rule's business
 EPISODE_PHASES = (Phase.VALIDATE, Phase.CHECKPOINT, Phase.LOG)
@@ -49,6 +49,11 @@ class JudgedSteps:
     is_judged: BoolArray
     count: int
     mean_step_ns: float
+
+    @property
+    def key(self) -> tuple[int, bytes]:
+        """What tells two choices apart."""
+        return self.device_id, self.is_judged.tobytes()
 
     def per_step(self, total_ns: float) -> int:
         """Mean per judged step of a total over them, ns."""
@@ -96,12 +101,22 @@ def judged_idle(measures: Measures, judged: JudgedSteps, *, with_episode_phases:
         judged: The windows.
         with_episode_phases: Keep pieces inside validation, checkpoints and logging, which other rules leave
             alone.
+
+    Returns:
+        One flag per piece; read-only, because most rules ask for the same selection.
     """
-    idle = measures.idle
-    keep: BoolArray = judged.holds(idle.window) & (idle.device == judged.device_id)
-    if not with_episode_phases:
-        keep &= ~np.isin(idle.phase, [PHASE_CODE[p] for p in EPISODE_PHASES])
-    return keep
+
+    def select() -> BoolArray:
+        idle = measures.idle
+        keep: BoolArray
+        if with_episode_phases:
+            keep = judged.holds(idle.window) & (idle.device == judged.device_id)
+        else:
+            keep = judged_idle(measures, judged, with_episode_phases=True) & ~idle.mask(phases=EPISODE_PHASES)
+        keep.setflags(write=False)
+        return keep
+
+    return measures.kept(("judged idle", *judged.key, with_episode_phases), select)
 
 
 def idle_total(measures: Measures, mask: BoolArray) -> int:
@@ -136,6 +151,14 @@ def ceiling(judged: JudgedSteps, *, high_ns: float) -> Saving:
     return Saving(low=0, likely=None, high=judged.per_step(high_ns), basis=Basis.BOUND)
 
 
+def _host_idle(measures: Measures, judged: JudgedSteps) -> tuple[IntArray, IntArray, IntArray]:
+    """Start and length of the judged idle pieces that end earlier where the host is earlier, and their running sum."""
+    idle = measures.idle
+    mask = judged_idle(measures, judged) & idle.mask(*HOST_CAUSES)
+    length = idle.duration_ns[mask]
+    return idle.start_ns[mask], length, np.concatenate([[0], np.cumsum(length)])
+
+
 def won_by_running_ahead(
     measures: Measures,
     judged: JudgedSteps,
@@ -159,19 +182,18 @@ def won_by_running_ahead(
     Returns:
         Idle won, ns, credited to each removed wait.
     """
-    idle = measures.idle
-    mask = judged_idle(measures, judged) & np.isin(idle.cause, [CAUSE_CODE[c] for c in HOST_CAUSES])
-    piece_start, piece_ns = idle.start_ns[mask], idle.duration_ns[mask]
-    before = np.concatenate([[0], np.cumsum(piece_ns)])
+    if not len(start_ns):
+        return np.zeros(0, dtype=np.int64)
+    piece_start, piece_ns, before = measures.kept(("host idle", *judged.key), lambda: _host_idle(measures, judged))
 
     def idle_until(moments: IntArray) -> IntArray:
         begun = np.searchsorted(piece_start, moments, side="right")
         at = np.maximum(begun - 1, 0)
         return np.where(begun > 0, before[at] + np.minimum(piece_ns[at], moments - piece_start[at]), 0)
 
-    if not len(start_ns) or not len(piece_start):
+    if not len(piece_start):
         return np.zeros(len(start_ns), dtype=np.int64)
-    last = int(idle.end_ns[mask].max())
+    last = int((piece_start + piece_ns).max())
     following = np.append(start_ns[1:], last)
     stop = np.append(kept_start_ns, last)[np.searchsorted(kept_start_ns, start_ns, side="right")]
     winnable = np.maximum(idle_until(np.minimum(following, stop)) - idle_until(start_ns), 0)

@@ -13,6 +13,7 @@ import msgspec
 
 from traceanalyzer.errors import UsageError
 from traceanalyzer.results.finding import Finding
+from traceanalyzer.results.job import JobReport
 from traceanalyzer.results.memory import MemoryReport
 from traceanalyzer.results.timeline import Timeline
 from traceanalyzer.results.vocabulary import StepClass, StepSource
@@ -84,7 +85,16 @@ class RecordedWith(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of the joint plan: the fixes applied so far, the step they give, and what limits it then."""
+    """One step of the joint plan: the fixes applied so far, the step they give, and what limits it then.
+
+    The first entry has no fixes: the step as it is, without the profiler where that was measured. All are replayed
+    together, never added.
+
+    Attributes:
+        fixes: Codes of the findings fixed, in order.
+        step_ns: Mean step then, ns.
+        limit: What keeps it from being shorter: ``gpu_busy``, ``input_supply`` or ``host``.
+    """
 
     fixes: list[str]
     step_ns: int
@@ -302,6 +312,7 @@ class AllocatorReport(msgspec.Struct, frozen=True, kw_only=True):
     retries: int | None = None
     peak_allocated_bytes: int | None = None
     peak_reserved_bytes: int | None = None
+    peak_allocated_by_phase_bytes: dict[str, int] = {}
     fragmentation: float | None = None
 
 
@@ -457,6 +468,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     plan: list[PlanStep]
     ranks: list[RankReport]
     findings: list[Finding]
+    job: JobReport | None = None
 
     def to_json(self) -> bytes:
         """Encode as UTF-8 JSON, one key order, no clock inside: equal input gives equal bytes."""

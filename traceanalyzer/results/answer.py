@@ -144,3 +144,27 @@ def mean_step(rank: RankReport) -> StepMean | None:
         busy_ns={kind: ns for kind, ns in busy.items() if ns > 0},
         idle_ns=dict(sorted(((c, ns) for c, ns in idle.items() if ns > 0), key=lambda item: -item[1])),
     )
+
+
+# what ends a plan, as a reader is told
+_LIMITS = {
+    "gpu_busy": "the device's own work",
+    "input_supply": "what the loader can supply",
+    "host": "the host's dispatch",
+}
+
+
+def planned_course(analysis: Analysis) -> tuple[list[str], list[int], str] | None:
+    """Return the joint plan: codes in the order to fix them, the step before and after each (ns), and its limit.
+
+    Args:
+        analysis: A document.
+
+    Returns:
+        None where nothing was planned, or where the plan does not say what the step was before it.
+    """
+    plan = analysis.plan
+    if len(plan) < 2 or plan[0].fixes:
+        return None
+    last = plan[-1]
+    return list(last.fixes), [step.step_ns for step in plan], _LIMITS.get(last.limit, last.limit)

@@ -33,6 +33,7 @@ class BaselineRun(msgspec.Struct, frozen=True, kw_only=True):
         peak_reserved_bytes: Peak reserved memory, or null.
         steps_are_marked: Whether the recording marks its steps; otherwise they were inferred.
         kernel_totals: Family → count and Σ durations over the whole recording, all ranks.
+        rank: Rank these steps are of; a run of several ranks has an entry for each.
     """
 
     label: str
@@ -54,6 +55,7 @@ class BaselineRun(msgspec.Struct, frozen=True, kw_only=True):
     peak_reserved_bytes: int | None
     steps_are_marked: bool = True
     kernel_totals: dict[str, tuple[int, int]] = {}
+    rank: int = 0
 
 
 class Release(msgspec.Struct, frozen=True, kw_only=True):

@@ -72,7 +72,7 @@ class Test(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         family: Group it belongs to.
         name: Metric, counter, kernel family or position.
-        unit: ``ns``, ``count`` or ``steps``.
+        unit: ``ns``, ``bytes``, ``count`` or ``steps``.
         base: Level on the base side (mean per step; median at positions).
         candidate: Level on the candidate side.
         change: Relative change after adjustment, 0.05 for +5 %; null where the base is 0.
@@ -91,6 +91,7 @@ class Test(msgspec.Struct, frozen=True, kw_only=True):
         verdict: Outcome.
         detail: One sentence for the reader.
         position: Place in the base's launch sequence, from 0, of a test of one position; null otherwise.
+        rank: Rank it is of, where several were compared: the worst in ``Comparison.tests``. Null otherwise.
     """
 
     family: Family
@@ -114,6 +115,7 @@ class Test(msgspec.Struct, frozen=True, kw_only=True):
     samples_candidate: int = 0
     runs_needed: int | None = None
     position: int | None = None
+    rank: int | None = None
 
 
 class HostFactor(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,13 +141,15 @@ class BudgetCheck(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         expression: As the user wrote it.
-        value: Measured value in the expression's unit; null where it could not be measured.
+        value: Measured value in ns, percent, bytes or counts per step; null where it could not be measured.
         met: Whether the limit holds; null when the value is.
+        measured: The value as readers see it.
     """
 
     expression: str
     value: float | None
     met: bool | None
+    measured: str | None = None
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,6 +166,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         tests: Every test, regressions first, then by family and size.
         budgets: Absolute limits.
         notes: Sentences a reader should see (few steps, mixed formats …).
+        ranks: Ranks compared, each with the same number on the other side.
+        other_ranks: The tests of the ranks that are not the worst; none where one rank was compared.
     """
 
     tool: Tool
@@ -174,6 +180,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     tests: list[Test]
     budgets: list[BudgetCheck]
     notes: list[str]
+    ranks: list[int] = []
+    other_ranks: list[Test] = []
     schema: str = SCHEMA
 
     @property

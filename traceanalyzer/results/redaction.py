@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 
 from traceanalyzer.results.analysis import Analysis
+from traceanalyzer.results.baseline import Baseline
+from traceanalyzer.results.comparison import Comparison
 from traceanalyzer.results.vocabulary import CAUSES, PHASES, StepClass
 
 # absolute, and without brackets, because the rules tell code from interpreter frames (``<built-in …>``) by them
@@ -129,6 +131,30 @@ def redact_analysis(analysis: Analysis) -> Analysis:
     redactor = Redactor()
     redactor.learn(_texts(document))
     return msgspec.convert(_walk(document, redactor), Analysis)
+
+
+def redact_comparison(comparison: Comparison) -> Comparison:
+    """Return the document without user names, host names, folders and containers; every number is the same.
+
+    Args:
+        comparison: Any comparison.
+    """
+    document = msgspec.to_builtins(comparison)
+    redactor = Redactor()
+    redactor.learn(_texts(document))
+    return msgspec.convert(_walk(document, redactor), Comparison)
+
+
+def redact_baseline(baseline: Baseline) -> Baseline:
+    """Return the baseline without user names, host names, folders and containers; every number is the same.
+
+    Args:
+        baseline: Any baseline.
+    """
+    document = msgspec.to_builtins(baseline)
+    redactor = Redactor()
+    redactor.learn(_texts(document))
+    return msgspec.convert(_walk(document, redactor), Baseline)
 
 
 def _texts(value: Any) -> Iterable[str]:

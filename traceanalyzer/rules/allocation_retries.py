@@ -43,8 +43,8 @@ from traceanalyzer.results.memory import DeviceMemory, Retry
 from traceanalyzer.results.vocabulary import FindingKind, Severity
 from traceanalyzer.rules.base import Meta, floor_ns
 from traceanalyzer.rules.evidence import MOST
-from traceanalyzer.rules.memory import HISTORY, device_bytes, device_memory, fails, moment
-from traceanalyzer.rules.outcome import Case, decide, not_applicable, passed
+from traceanalyzer.rules.memory import HISTORY, device_bytes, device_memory, moment
+from traceanalyzer.rules.outcome import Case, decide, fails, not_applicable, passed
 from traceanalyzer.units import format_bytes, format_share
 
 META = Meta(
@@ -84,9 +84,9 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
             META,
             measures,
             thresholds,
-            f"No retry and no error in the history of {device.events} allocator events"
-            f"{_span(measures)}; what happened before it is not in it.",
-            observed=observed,
+            f"No retry and no error in the history of {device.events} allocator events{_span(measures)}. "
+            f"{_before_history(device)}",
+            observed=observed | {"reserved_when_history_begins_bytes": _reserved_at_first(device)},
         )
     total = device_bytes(measures, device)
     if total:
@@ -134,6 +134,24 @@ def _span(measures: Measures) -> str:
     if memory is None or memory.first_ns is None or memory.last_ns is None:
         return ""
     return f" ({(memory.last_ns - memory.first_ns) / 1e9:.3g} s)"
+
+
+def _reserved_at_first(device: DeviceMemory) -> int | None:
+    return device.curve.reserved_bytes[0] if device.curve is not None and device.curve.reserved_bytes else None
+
+
+def _before_history(device: DeviceMemory) -> str:
+    """Say what cannot be known of the time before the history."""
+    reserved = _reserved_at_first(device)
+    if not reserved:
+        return "It begins before any memory was taken from the driver."
+    text = f"When it begins {format_bytes(reserved)} are reserved already, so the program ran before it"
+    if device.retries_since_start is None:
+        return (
+            f"{text}; earlier retries left no trace, for the snapshot holds no counters (torch.cuda.memory_stats: "
+            "num_alloc_retries; `traceanalyzer record` keeps them), nor a limit on this process."
+        )
+    return f"{text}, without a retry by the allocator's own count."
 
 
 def _message(device: DeviceMemory, total: int | None) -> str:

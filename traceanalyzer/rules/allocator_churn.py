@@ -68,7 +68,7 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
     rows = judged.holds(alloc.window) & np.isin(alloc.kind, kinds)
     calls, call_ns = int(np.count_nonzero(rows)), int((alloc.end_ns - alloc.start_ns)[rows].sum())
     mask = judged_idle(measures, judged) & (idle.cause == CAUSE_CODE[Cause.ALLOCATOR])
-    mask &= np.isin(measures.facts.call_kinds(idle.call_row), kinds)
+    mask[mask] = np.isin(measures.facts.call_kinds(idle.call_row[mask].astype(np.int64)), kinds)
     lost = idle_total(measures, mask)
     per_step = judged.per_step(lost)
     names = Counter(measures.facts.call_name(int(row)) for row in alloc.call[rows])

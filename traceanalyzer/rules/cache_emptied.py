@@ -33,6 +33,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceanalyzer.measures import Measures
+from traceanalyzer.measures.arithmetic import among
 from traceanalyzer.measures.facts import BoolArray, CallKind, IntArray
 from traceanalyzer.replay.bounds import JudgedSteps, bound, idle_total, judged_idle, judged_steps
 from traceanalyzer.results.finding import Evidence, Finding
@@ -194,12 +195,11 @@ def emptied_calls(measures: Measures, thresholds: Thresholds) -> IntArray:
 def emptied_idle(measures: Measures, judged: JudgedSteps, thresholds: Thresholds) -> BoolArray:
     """Idle pieces inside frees, allocations and waits of an emptied cache."""
     idle = measures.idle
-    kinds = measures.facts.call_kinds(idle.call_row)
-    driver = (idle.cause == CAUSE_CODE[Cause.ALLOCATOR]) & np.isin(
-        kinds, [CallKind.DEVICE_FREE, CallKind.DEVICE_MALLOC]
-    )
-    mask = judged_idle(measures, judged)
-    mask &= driver | np.isin(idle.call_row, emptied_calls(measures, thresholds))
+    driver = idle.cause == CAUSE_CODE[Cause.ALLOCATOR]
+    kinds = measures.facts.call_kinds(idle.call_row[driver])
+    driver[driver] = among(kinds, (CallKind.DEVICE_FREE, CallKind.DEVICE_MALLOC))
+    driver |= among(idle.call_row, emptied_calls(measures, thresholds))
+    mask: BoolArray = judged_idle(measures, judged) & driver
     return mask
 
 

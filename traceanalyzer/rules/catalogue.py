@@ -47,7 +47,8 @@ def explain(name: str) -> str:
     lines = [title, "", _summary(rule), ""]
     for heading, text in sections(rule).items():
         lines += [f"## {heading}", "", text, ""]
-    values = [f"- `{f.name}` = {f.default}" for f in fields(rule.Thresholds())]
+    sources = _threshold_sources(rule)
+    values = [f"- `{f.name}` = {f.default}: {sources[f.name]}." for f in fields(rule.Thresholds())]
     if values:
         lines += ["## Thresholds", "", *values, ""]
     return "\n".join(lines)
@@ -74,8 +75,10 @@ def catalogue_markdown() -> str:
     lines = [
         "# Rules",
         "",
-        "Generated from the rules' docstrings; `traceanalyzer explain CODE` prints a whole page. A **fault** can be",
-        "changed, a **limiter** is what bounds the step once the faults are gone, a **note** informs.",
+        "Generated from the rules' docstrings; `traceanalyzer explain CODE` prints a whole page, and `docs/` keeps all",
+        "of them. A **fault** can be changed, a **limiter** bounds the step once the faults are gone, a **note**",
+        "informs. A finding that only follows from another is folded under it (`folding.py`). What other tools name on",
+        "the same labelled recordings is in [docs/other-tools.md](docs/other-tools.md).",
         "",
         "| code | rule | kind | detects |",
         "|---|---|---|---|",
@@ -83,18 +86,41 @@ def catalogue_markdown() -> str:
     for rule in RULES:
         meta = rule.META
         detects = " ".join(sections(rule)["Detects"].split()).replace("|", "\\|")
-        lines.append(
-            f"| {meta.code} | [{meta.slug}]({meta.slug.replace('-', '_')}.py) | {meta.kind.value} | {detects} |"
-        )
+        page = f"docs/{meta.code}-{meta.slug}.md"
+        lines.append(f"| {meta.code} | [{meta.slug}]({page}) | {meta.kind.value} | {detects} |")
     lines += [
         "",
         "## Adding a rule",
         "",
         "One file (its name is the slug with underscores; its docstring is its page, with the headings of any other",
-        "rule), one line in `__init__.py`, one test file with `fires()` and `quiet()`, and this page regenerated.",
+        "rule), one line in `__init__.py`, one test file with `fires()` and `quiet()`, and the pages regenerated with",
+        "`python -m tests.tools.rule_pages`.",
         "",
     ]
     return "\n".join(lines)
+
+
+def pages() -> dict[str, str]:
+    """Return every rule's page, the content of ``rules/docs``.
+
+    Returns:
+        Page by file name.
+    """
+    return {f"{rule.META.code}-{rule.META.slug}.md": explain(rule.META.code) for rule in RULES}
+
+
+def _threshold_sources(rule: RuleModule) -> dict[str, str]:
+    """Read where each threshold comes from: the comment above it."""
+    found: dict[str, str] = {}
+    comment: list[str] = []
+    for line in inspect.getsource(type(rule.Thresholds())).splitlines():
+        text = line.strip()
+        if text.startswith("#"):
+            comment.append(text.lstrip("# "))
+        elif ":" in text:
+            found[text.split(":")[0]] = " ".join(comment)
+            comment = []
+    return found
 
 
 def _summary(rule: RuleModule) -> str:

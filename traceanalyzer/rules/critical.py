@@ -1,13 +1,43 @@
-"""Which device time a faster kernel would really win."""
+"""Which device time a faster kernel would really win, and in which phase it was asked for."""
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 import numpy as np
 
 from traceanalyzer.measures import Measures
-from traceanalyzer.measures.facts import BoolArray
+from traceanalyzer.measures.facts import BoolArray, IntArray
+from traceanalyzer.results.vocabulary import PHASE_CODE, Phase
 
 _NEVER = np.iinfo(np.int64).max
+
+
+def issued_in(measures: Measures, activity: IntArray, phases: Collection[Phase]) -> BoolArray:
+    """Say which activities were launched inside one of some phases.
+
+    Args:
+        measures: One rank.
+        activity: Rows of the activities.
+        phases: The phases.
+
+    Returns:
+        One flag per activity; False where the launch is not known.
+    """
+    wanted = [PHASE_CODE[p] for p in phases]
+    present = np.zeros(len(PHASE_CODE), dtype=np.bool_)
+    present[measures.host.phase] = True
+    if not np.any(present[wanted]):
+        return np.zeros(len(activity), dtype=np.bool_)
+    launches = measures.launches
+    launch = np.full(measures.facts.activity_count, -1, dtype=np.int64)
+    launch[launches.activity] = np.arange(len(launches.activity))
+    row = launch[activity]
+    known = np.flatnonzero(row >= 0)
+    phase = measures.host.phase_at(launches.thread[row[known]], launches.call_start_ns[row[known]])
+    found = np.zeros(len(activity), dtype=np.bool_)
+    found[known] = np.isin(phase, wanted)
+    return found
 
 
 def is_waited_for(measures: Measures, device_id: int) -> BoolArray:

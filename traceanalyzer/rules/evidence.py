@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from traceanalyzer.measures import Measures
 from traceanalyzer.measures.gap_attribution import BoolArray
+from traceanalyzer.measures.steps import looks_like_step
 from traceanalyzer.results.finding import Evidence
 from traceanalyzer.results.vocabulary import PHASE_CODE, PHASES, Phase
 
@@ -21,8 +22,11 @@ def longest(durations: npt.NDArray[np.int64], most: int = MOST) -> list[int]:
     """Positions of the longest entries, in their original (time) order."""
     if len(durations) <= most:
         return list(range(len(durations)))
-    order = np.argsort(-durations, kind="stable")[:most]
-    return sorted(order.tolist())
+    # the earlier of equal ones is kept; everything below the last place is left unsorted
+    least = np.partition(durations, len(durations) - most)[len(durations) - most]
+    candidates = np.flatnonzero(durations >= least)
+    order = np.argsort(-durations[candidates], kind="stable")[:most]
+    return sorted(candidates[order].tolist())
 
 
 def idle_evidence(
@@ -117,4 +121,7 @@ def where(measures: Measures, thread: int, time_ns: int) -> str | None:
         return None
     name = measures.locations.at(thread, time_ns).where
     # the step marker encloses everything: it says when, not where
-    return None if not name or name.startswith("ProfilerStep#") or name in measures.steps.names else name
+    if not name or name in measures.steps.names:
+        return None
+    is_range = not any(mark in name for mark in "./(:")
+    return None if name.startswith("ProfilerStep#") or (is_range and looks_like_step(name)) else name

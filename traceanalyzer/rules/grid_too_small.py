@@ -8,7 +8,8 @@ Each block runs on one multiprocessor. A kernel of twenty blocks leaves most of 
 runs: the device counts as busy but does little.
 
 ## How it is measured
-Share of kernel time in such kernels in the judged steps. The upper limit of the saving is the part of the device they
+Share of kernel time in such kernels in the judged steps; kernels launched inside validation, checkpoints and logging
+are not counted. The upper limit of the saving is the part of the device they
 leave unused, as if it could be filled.
 
 ## Does not apply when
@@ -31,10 +32,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceanalyzer.measures import Measures
-from traceanalyzer.replay.bounds import ceiling, judged_steps
+from traceanalyzer.replay.bounds import EPISODE_PHASES, ceiling, judged_steps
 from traceanalyzer.results.finding import Evidence, Finding, Scalar
 from traceanalyzer.results.vocabulary import FindingKind
 from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.critical import issued_in
 from traceanalyzer.rules.evidence import longest
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
 from traceanalyzer.units import format_ns, format_share
@@ -67,7 +69,10 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         return not_applicable(META, measures, thresholds, "the device's number of multiprocessors")
     kernels = measures.kernels
     mine = judged.holds(kernels.window) & (kernels.device == judged.device_id) & (kernels.is_communication == 0)
-    known = np.flatnonzero(mine & (kernels.grid_blocks >= 0))
+    mine &= kernels.grid_blocks >= 0
+    # a validation with small batches says nothing about the training step
+    mine &= ~issued_in(measures, kernels.activity, EPISODE_PHASES)
+    known = np.flatnonzero(mine)
     if not len(known):
         return not_applicable(META, measures, thresholds, "the kernels' grid sizes")
     blocks, time = kernels.grid_blocks[known], kernels.duration_ns[known]

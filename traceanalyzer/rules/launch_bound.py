@@ -39,7 +39,7 @@ from traceanalyzer.measures import Measures
 from traceanalyzer.measures.facts import BoolArray
 from traceanalyzer.replay.bounds import ceiling, idle_total, judged_idle, judged_steps
 from traceanalyzer.results.finding import Finding, Scalar
-from traceanalyzer.results.vocabulary import CAUSE_CODE, Cause, FindingKind
+from traceanalyzer.results.vocabulary import Cause, FindingKind
 from traceanalyzer.rules.base import Meta
 from traceanalyzer.rules.evidence import idle_evidence, most_time_in
 from traceanalyzer.rules.optimizer import optimizer_step
@@ -81,7 +81,7 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         return not_applicable(META, measures, thresholds, "launch calls linked to their kernels")
     idle = measures.idle
     in_windows = judged_idle(measures, judged, with_episode_phases=True)
-    dispatch = judged_idle(measures, judged) & np.isin(idle.cause, [CAUSE_CODE[c] for c in DISPATCH_CAUSES])
+    dispatch = judged_idle(measures, judged) & idle.mask(*DISPATCH_CAUSES)
     all_idle, lost = idle_total(measures, in_windows), idle_total(measures, dispatch)
     remaining = judged.mean_step_ns * judged.count - (all_idle - lost)
     # the device's own work takes as long without the profiler, so whatever it added to the step is idle time

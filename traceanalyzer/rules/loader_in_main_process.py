@@ -30,7 +30,6 @@ torch.utils.data, "Single- and Multi-process Data Loading".
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,6 +39,7 @@ from traceanalyzer.replay.bounds import JudgedSteps, bound, idle_total, judged_s
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.vocabulary import FindingKind
 from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.batch_cost import batch_cost, workers_needed
 from traceanalyzer.rules.evidence import idle_evidence
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
 from traceanalyzer.rules.settings import setting
@@ -79,7 +79,7 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         return passed(META, measures, thresholds, "The main process loaded no batch while the device idled.")
     batch_ns = _batch_ns(measures, judged, wait)
     rest_ns = max(judged.mean_step_ns - lost / judged.count, 1.0)
-    workers = max(1, math.ceil(batch_ns / rest_ns))
+    workers = workers_needed(batch_ns, rest_ns)
     low = max(0.0, lost - thresholds.worker_contention_share * rest_ns * judged.count)
     evidence, count = idle_evidence(measures, wait.main, lambda _: "device idle while the main process makes a batch")
     per_step = judged.per_step(lost)
@@ -94,6 +94,8 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
             "as well (decode smaller images, cache decoded data, fewer augmentations)."
         )
     fix.append("Then add pin_memory=True and persistent_workers=True, so that copies and epoch starts stay cheap.")
+    cost = batch_cost(measures, rest_ns)
+    split = f" Its time goes to {cost.stages}." if cost.stages else ""
     place = "between two step ranges, where" if wait.is_between_steps else "while"
     seen = " The recording shows no loader worker." if wait.is_between_steps else ""
     case = Case(
@@ -102,7 +104,7 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
             f"The device is idle {format_ns(per_step)} of the {format_ns(judged.mean_step_ns)} step "
             f"({format_share(per_step, judged.mean_step_ns)}) {place} the main process makes the next "
             f"batch. A batch takes {format_ns(batch_ns)}; about {workers} loader "
-            f"worker{'s' if workers > 1 else ''} would keep up.{seen}"
+            f"worker{'s' if workers > 1 else ''} would keep up.{seen}{split}"
         ),
         observed={
             "input_wait_per_step_ns": per_step,
@@ -110,6 +112,7 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
             "step_without_loading_ns": round(rest_ns),
             "workers_needed": workers,
             "steps": judged.count,
+            **{name: value for name, value in cost.observed.items() if name.endswith(("_per_batch_ns", "_stage"))},
         },
         evidence=evidence,
         evidence_count=count,

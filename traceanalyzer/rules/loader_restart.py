@@ -33,6 +33,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceanalyzer.measures import Measures
+from traceanalyzer.measures.arithmetic import among
 from traceanalyzer.replay.bounds import bound, judged_idle, judged_steps
 from traceanalyzer.results.finding import Episode, Finding
 from traceanalyzer.results.vocabulary import FindingKind
@@ -78,7 +79,7 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
     turning = idle.per_window(judged_idle(measures, judged) & before_epoch(measures), len(measures.steps))
     lead = float(turning.sum()) if times else 0.0
     evidence, count = idle_evidence(
-        measures, mask & np.isin(idle.window, edges), lambda _: "device idle until the first batch arrives"
+        measures, mask & among(idle.window, edges), lambda _: "device idle until the first batch arrives"
     )
     before = (
         f" Python works {format_ns(lead / times)} outside every phase before each of them, as it does to end and start "

@@ -10,7 +10,9 @@ takes, whatever the model does.
 ## How it is measured
 Idle time inside the outermost `next` of a `_MultiProcessingDataLoaderIter`, mean over the judged steps. In an nsys
 recording it is the idle time between two `step` ranges. Taking a batch that is ready costs some 0.1 ms and stays
-below the floor. At least two steps must have starved: one late batch among many is an accident, not a rate.
+below the floor. Where the recorder timed the workers, the stages of a batch, the workers it needs and what a cheaper
+stage could win are read off their times. At least two steps must have starved: one late batch among many is an
+accident, not a rate.
 
 ## Does not apply when
 The recording has neither loader ranges nor step ranges. Waiting inside validation belongs to TA801, waiting for an
@@ -39,6 +41,7 @@ from traceanalyzer.replay.bounds import bound, idle_total, judged_steps
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.vocabulary import FindingKind
 from traceanalyzer.rules.base import Meta, floor_ns
+from traceanalyzer.rules.batch_cost import batch_cost
 from traceanalyzer.rules.evidence import idle_evidence
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
 from traceanalyzer.rules.supply import epoch_starts, has_loader, loader_wait
@@ -84,7 +87,9 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         return passed(META, measures, thresholds, message, judged=judged, observed={"input_wait_per_step_ns": per_step})
     processes = measures.input.worker_processes
     evidence, count = idle_evidence(measures, mask, lambda _: "device idle while the loop waits for a batch")
-    fix = [
+    # the wait itself is what the workers lack, so the step without it is what they have to keep up with
+    cost = batch_cost(measures, max(judged.mean_step_ns - lost / judged.count, 1.0))
+    fix = cost.fix or [
         "Raise num_workers (Ultralytics: workers) while cores are free, up to three quarters of them.",
         "Make a batch cheaper: store images near training size, cache decoded data (Ultralytics: cache=ram or disk), "
         "pack small files into LMDB or another memory-mapped file, decode on the GPU.",
@@ -98,13 +103,14 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         message=(
             f"The device is idle {format_ns(per_step)} of the {format_ns(judged.mean_step_ns)} step "
             f"({format_share(per_step, judged.mean_step_ns)}) {place}, waiting for a batch, in {starved} of "
-            f"{judged.count} steps."
+            f"{judged.count} steps.{cost.message}"
         ),
         observed={
             "input_wait_per_step_ns": per_step,
             "starved_steps": starved,
             "steps": judged.count,
             "worker_processes": processes,
+            **cost.observed,
         },
         evidence=evidence,
         evidence_count=count,

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from traceanalyzer.measures import Measures
 from traceanalyzer.measures.memory_snapshot import main_device
-from traceanalyzer.results.finding import Evidence, Finding, Scalar
+from traceanalyzer.results.finding import Evidence
 from traceanalyzer.results.memory import DeviceMemory
-from traceanalyzer.results.vocabulary import Severity, Status
-from traceanalyzer.rules.base import Meta, thresholds_dict
 
 HISTORY = "a memory snapshot with history (torch.cuda.memory._record_memory_history, then _dump_snapshot)"
 EVENTS = "allocator events (profile_memory=True) or a memory snapshot"
@@ -34,40 +31,6 @@ def device_bytes(measures: Measures, device: DeviceMemory | None) -> int | None:
     gpus = measures.recorder.get("gpus")
     sizes = [g.get("memory_bytes") for g in gpus if isinstance(g, Mapping)] if isinstance(gpus, list) else []
     return max((s for s in sizes if isinstance(s, int)), default=None)
-
-
-def fails(
-    meta: Meta,
-    measures: Measures,
-    thresholds: Any,
-    message: str,
-    *,
-    severity: Severity,
-    observed: Mapping[str, Scalar],
-    evidence: list[Evidence],
-    fix: list[str],
-    device_id: int | None,
-    evidence_count: int | None = None,
-    confidence: float = 0.9,
-) -> Finding:
-    """State a fault whose price is memory or the danger of running out of it: no time saving is claimed."""
-    return Finding(
-        code=meta.code,
-        slug=meta.slug,
-        kind=meta.kind,
-        status=Status.FAIL,
-        title=meta.fail_title,
-        message=message,
-        rank=measures.rank,
-        device_id=device_id,
-        severity=severity,
-        confidence=confidence,
-        observed=dict(observed),
-        thresholds=thresholds_dict(thresholds),
-        evidence=evidence,
-        evidence_count=len(evidence) if evidence_count is None else evidence_count,
-        fix=fix,
-    )
 
 
 def moment(time_ns: int | None, what: str, where: str | None = None) -> list[Evidence]:

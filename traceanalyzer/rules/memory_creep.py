@@ -38,8 +38,8 @@ from traceanalyzer.results.finding import Evidence, Finding, Scalar
 from traceanalyzer.results.vocabulary import FindingKind, Severity
 from traceanalyzer.rules.base import Meta
 from traceanalyzer.rules.evidence import MOST
-from traceanalyzer.rules.memory import EVENTS, device_bytes, device_memory, fails
-from traceanalyzer.rules.outcome import not_applicable, passed
+from traceanalyzer.rules.memory import EVENTS, device_bytes, device_memory
+from traceanalyzer.rules.outcome import fails, not_applicable, passed
 from traceanalyzer.units import format_bytes, format_share
 
 META = Meta(

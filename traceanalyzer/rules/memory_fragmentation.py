@@ -36,8 +36,8 @@ from traceanalyzer.results.finding import Finding, Scalar
 from traceanalyzer.results.memory import DeviceMemory
 from traceanalyzer.results.vocabulary import FindingKind, Severity
 from traceanalyzer.rules.base import Meta
-from traceanalyzer.rules.memory import device_memory, fails, moment
-from traceanalyzer.rules.outcome import not_applicable, passed
+from traceanalyzer.rules.memory import device_memory, moment
+from traceanalyzer.rules.outcome import fails, not_applicable, passed
 from traceanalyzer.units import format_bytes, format_share
 
 META = Meta(

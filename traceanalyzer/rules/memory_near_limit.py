@@ -32,8 +32,8 @@ from traceanalyzer.measures import Measures
 from traceanalyzer.results.finding import Finding, Scalar
 from traceanalyzer.results.vocabulary import FindingKind, Severity
 from traceanalyzer.rules.base import Meta
-from traceanalyzer.rules.memory import EVENTS, device_bytes, device_memory, fails, moment
-from traceanalyzer.rules.outcome import not_applicable, passed
+from traceanalyzer.rules.memory import EVENTS, device_bytes, device_memory, moment
+from traceanalyzer.rules.outcome import fails, not_applicable, passed
 from traceanalyzer.units import format_bytes, format_share
 
 META = Meta(
@@ -69,6 +69,8 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         "device_bytes": total,
         "reserved_share": round(share, 4),
     }
+    phases = sorted(measures.memory_by_phase.items(), key=lambda item: -item[1])
+    observed |= {f"peak_allocated_in_{phase}_bytes": size for phase, size in phases[:4]}
     text = f"At most {format_bytes(reserved)} of {format_bytes(total)} are reserved ({format_share(share, 1.0)})"
     if share <= thresholds.reserved_share:
         return passed(META, measures, thresholds, f"{text}.", observed=observed)
@@ -78,6 +80,8 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         holders = " Most of what is active then: " + ", ".join(
             f"{format_bytes(site.size_bytes)} from {site.where}" for site in top
         )
+    if phases:
+        holders += f" The most is allocated in the {phases[0][0]} phase ({format_bytes(phases[0][1])})"
     time, at = measures.allocator.curve, None
     if device is not None and device.peak_time_ns is not None:
         at = device.peak_time_ns
@@ -91,7 +95,9 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         f"{text}.{holders}{'.' if holders else ''}",
         severity=Severity.MEDIUM if failed else Severity.LOW,
         observed=observed,
-        evidence=moment(at, "most memory taken", device.sites_at_peak[0].where if device and holders else None),
+        evidence=moment(
+            at, "most memory taken", device.sites_at_peak[0].where if device and device.sites_at_peak else None
+        ),
         fix=[
             "Use a smaller batch or image size, or accumulate gradients over smaller batches.",
             "Use mixed precision, or recompute activations (torch.utils.checkpoint).",

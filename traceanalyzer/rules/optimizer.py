@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceanalyzer.measures import Measures
+from traceanalyzer.measures.arithmetic import among
 from traceanalyzer.measures.facts import BoolArray, CodeArray, IntArray, inside
 from traceanalyzer.replay.bounds import JudgedSteps
 
@@ -43,9 +44,9 @@ def optimizer_step(measures: Measures, judged: JudgedSteps) -> OptimizerStep | N
         return None
     ranges = facts.slice_columns(rows)
     mine = inside(launches.call_start_ns, launches.thread, *ranges)
-    mine &= np.isin(launches.activity, kernels.activity[judged.holds(kernels.window)])
+    mine &= among(launches.activity, kernels.activity[judged.holds(kernels.window)])
     launched = launches.activity[mine]
     single = int(np.count_nonzero(~facts.named_with(launched, _FUSED_NAMES)))
-    matrix = int(np.count_nonzero(kernels.is_matrix[np.isin(kernels.activity, launched)]))
+    matrix = int(np.count_nonzero(kernels.is_matrix[among(kernels.activity, launched)]))
     name = facts.slice_name(int(rows[0])).removeprefix(_RANGE).removesuffix(".step")
     return OptimizerStep(name, single / judged.count, matrix / judged.count, ranges)

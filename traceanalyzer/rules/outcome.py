@@ -9,7 +9,7 @@ from typing import Any
 from traceanalyzer.measures import Measures
 from traceanalyzer.replay.bounds import JudgedSteps
 from traceanalyzer.results.finding import Episode, Evidence, Finding, Saving, Scalar
-from traceanalyzer.results.vocabulary import Status
+from traceanalyzer.results.vocabulary import Severity, Status
 from traceanalyzer.rules.base import Meta, floor_ns, severity_of, thresholds_dict
 
 NO_DEVICE = "GPU activity (the recording holds none, or no whole step)"
@@ -42,14 +42,11 @@ class Case:
 
 def not_applicable(meta: Meta, measures: Measures, thresholds: Any, missing: str) -> Finding:
     """State that the rule lacks an input, and which one would decide it."""
-    return Finding(
-        code=meta.code,
-        slug=meta.slug,
-        kind=meta.kind,
-        status=Status.NOT_APPLICABLE,
-        title=meta.pass_title,
-        message=f"Not judged: it needs {missing}.",
-        rank=measures.rank,
+    return _finding(
+        meta,
+        measures,
+        Status.NOT_APPLICABLE,
+        f"Not judged: it needs {missing}.",
         thresholds=thresholds_dict(thresholds),
     )
 
@@ -64,14 +61,11 @@ def passed(
     observed: Mapping[str, Scalar] | None = None,
 ) -> Finding:
     """State that the cause is absent or costs less than the floor."""
-    return Finding(
-        code=meta.code,
-        slug=meta.slug,
-        kind=meta.kind,
-        status=Status.PASS,
-        title=meta.pass_title,
-        message=message,
-        rank=measures.rank,
+    return _finding(
+        meta,
+        measures,
+        Status.PASS,
+        message,
         device_id=judged.device_id if judged else None,
         observed=dict(observed or {}),
         thresholds=_with_floor(thresholds, judged),
@@ -89,18 +83,46 @@ def informative(
     fix: list[str] | None = None,
 ) -> Finding:
     """State something worth knowing that is neither fault nor limiter."""
-    return Finding(
-        code=meta.code,
-        slug=meta.slug,
-        kind=meta.kind,
-        status=Status.INFORMATIVE,
-        title=meta.fail_title,
-        message=message,
-        rank=measures.rank,
+    return _finding(
+        meta,
+        measures,
+        Status.INFORMATIVE,
+        message,
         device_id=judged.device_id if judged else None,
         observed=dict(observed or {}),
         thresholds=_with_floor(thresholds, judged),
         fix=fix or [],
+    )
+
+
+def fails(
+    meta: Meta,
+    measures: Measures,
+    thresholds: Any,
+    message: str,
+    *,
+    severity: Severity,
+    observed: Mapping[str, Scalar],
+    evidence: list[Evidence],
+    fix: list[str],
+    device_id: int | None,
+    evidence_count: int | None = None,
+    confidence: float = 0.9,
+) -> Finding:
+    """State a fault whose price is no time (memory, or the danger of running out of it): no saving is claimed."""
+    return _finding(
+        meta,
+        measures,
+        Status.FAIL,
+        message,
+        device_id=device_id,
+        severity=severity,
+        confidence=confidence,
+        observed=dict(observed),
+        thresholds=thresholds_dict(thresholds),
+        evidence=evidence,
+        evidence_count=len(evidence) if evidence_count is None else evidence_count,
+        fix=fix,
     )
 
 
@@ -124,14 +146,11 @@ def decide(
     saving, mean_step_ns = expected_ns(stated), judged.mean_step_ns / inflation
     if saving < floor_ns(mean_step_ns):
         return passed(meta, measures, thresholds, quiet_message, judged=judged, observed=case.observed)
-    return Finding(
-        code=meta.code,
-        slug=meta.slug,
-        kind=meta.kind,
-        status=Status.FAIL,
-        title=meta.fail_title,
-        message=case.message + _inflation_note(measures),
-        rank=measures.rank,
+    return _finding(
+        meta,
+        measures,
+        Status.FAIL,
+        case.message + _inflation_note(measures),
         device_id=judged.device_id,
         severity=severity_of(saving, mean_step_ns),
         confidence=case.confidence,
@@ -142,6 +161,21 @@ def decide(
         evidence=case.evidence,
         evidence_count=case.evidence_count,
         fix=case.fix,
+    )
+
+
+def _finding(meta: Meta, measures: Measures, status: Status, message: str, **rest: Any) -> Finding:
+    """Fill in what every outcome shares."""
+    raised = status in (Status.FAIL, Status.INFORMATIVE)
+    return Finding(
+        code=meta.code,
+        slug=meta.slug,
+        kind=meta.kind,
+        status=status,
+        title=meta.fail_title if raised else meta.pass_title,
+        message=message,
+        rank=measures.rank,
+        **rest,
     )
 
 

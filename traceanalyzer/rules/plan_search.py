@@ -90,8 +90,15 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         "only_in_smaller_batches": only_smaller,
     }
     observed |= {f"{name}_ns": time for name, time in listed}
+    own = dict(zip(measures.operators.name, measures.operators.own_ns.tolist(), strict=True))
+    observed |= {f"{name}_own_host_ns": own[name] for name, _ in listed[:2] if name in own}
+    all_idle = idle_total(measures, judged_idle(measures, judged, with_episode_phases=True))
+    observed["idle_ns"] = all_idle
     observed |= {f"{name}_shapes": shapes[name] for name, _ in listed if shapes.get(name)}
-    names = ", ".join(f"{name} {format_ns(time)}" for name, time in listed)
+    names = ", ".join(
+        f"{name} {format_ns(time)}" + (f" (own host time {format_ns(own[name])})" if at < 2 and name in own else "")
+        for at, (name, time) in enumerate(listed)
+    )
     evidence, count = idle_evidence(
         measures, mask, lambda row: f"{measures.facts.slice_name(int(idle.slice_row[row]))} searches for a plan"
     )
@@ -115,7 +122,8 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         message=(
             f"In {len(windows)} of {judged.count} steps operators spend {format_ns(per_time)} each time choosing how "
             f"to run while the device is idle: {format_ns(per_step)} per step on average "
-            f"({format_share(per_step, judged.mean_step_ns)}). Most of it, over all {judged.count} steps: {names}.{why}"
+            f"({format_share(per_step, judged.mean_step_ns)}). Most of it, of {format_ns(all_idle)} idle over all "
+            f"{judged.count} steps: {names}.{why}"
         ),
         observed=observed,
         evidence=evidence,

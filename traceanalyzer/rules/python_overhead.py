@@ -75,7 +75,7 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
     idle = measures.idle
     everything = judged_idle(measures, judged, with_episode_phases=True)
     base = judged_idle(measures, judged)
-    dispatch = idle_total(measures, base & np.isin(idle.cause, [CAUSE_CODE[c] for c in DISPATCH_CAUSES]))
+    dispatch = idle_total(measures, base & idle.mask(*DISPATCH_CAUSES))
     remaining = judged.mean_step_ns * judged.count - (idle_total(measures, everything) - dispatch)
     mask = base & (idle.cause == CAUSE_CODE[Cause.PYTHON]) & ~before_epoch(measures)
     lost = idle_total(measures, mask)
@@ -130,12 +130,7 @@ def _frames(measures: Measures, mask: BoolArray) -> Counter[str]:
     if not measures.locations.has_stacks:
         return times
     rows = np.flatnonzero(mask & (idle.slice_row >= 0))
-    slices, first = np.unique(idle.slice_row[rows], return_inverse=True)
-    sums = np.zeros(len(slices), dtype=np.int64)
-    np.add.at(sums, first, idle.duration_ns[rows])
-    for row, time in zip(slices.tolist(), sums.tolist(), strict=True):
-        if facts.is_python_frame(row):
-            times[facts.slice_name(row)] += time
+    times.update(facts.time_by_frame(idle.slice_row[rows], idle.duration_ns[rows]))
     return times
 
 

@@ -16,6 +16,7 @@ from traceanalyzer.results.finding import Finding, Scalar
 from traceanalyzer.results.vocabulary import FindingKind, Status
 from traceanalyzer.rules import RULES
 from traceanalyzer.rules.base import RuleModule
+from traceanalyzer.rules.folding import fold
 from traceanalyzer.rules.outcome import expected_ns
 
 NOTHING_TO_FIX = "TA903"
@@ -49,7 +50,7 @@ def check_all(
         if code not in by_code:
             raise UsageError(f"thresholds: there is no rule {code!r}; known are {', '.join(sorted(by_code))}")
     findings = [_check_one(rule, measures, (overrides or {}).get(rule.META.code, {})) for rule in chosen]
-    return order(_settle_nothing_to_fix(findings))
+    return order(_settle_nothing_to_fix(fold(findings)))
 
 
 def order(findings: Sequence[Finding]) -> list[Finding]:

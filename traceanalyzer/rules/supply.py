@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceanalyzer.measures import Measures
+from traceanalyzer.measures.arithmetic import among
 from traceanalyzer.measures.gap_attribution import BoolArray
 from traceanalyzer.measures.steps import EPISODIC
 from traceanalyzer.replay.bounds import JudgedSteps, judged_idle
@@ -48,6 +49,10 @@ def loader_wait(measures: Measures, judged: JudgedSteps) -> LoaderWait:
         measures: One rank.
         judged: The windows.
     """
+    return measures.kept(("loader wait", *judged.key), lambda: _loader_wait(measures, judged))
+
+
+def _loader_wait(measures: Measures, judged: JudgedSteps) -> LoaderWait:
     idle, supply = measures.idle, measures.input
     base = judged_idle(measures, judged)
     nobody = np.zeros(len(base), dtype=np.bool_)
@@ -61,7 +66,7 @@ def loader_wait(measures: Measures, judged: JudgedSteps) -> LoaderWait:
         main, workers = waiting & (kind == MAIN_PROCESS), waiting & (kind == WORKERS)
         return _place(measures, main, workers, unknown, is_between_steps=False)
     if measures.steps.source in (StepSource.NVTX, StepSource.NAMED):
-        between = base & (idle.boundary == 1) & np.isin(idle.cause, [CAUSE_CODE[c] for c in _BETWEEN_STEPS])
+        between = base & (idle.boundary == 1) & idle.mask(*_BETWEEN_STEPS)
         return _place(measures, nobody, nobody, between, is_between_steps=True)
     return LoaderWait(nobody, nobody, is_between_steps=False, is_guessed=False)
 
@@ -90,7 +95,7 @@ def before_epoch(measures: Measures) -> BoolArray:
     follows = np.append(epoch_starts(measures)[1:], False)
     windows = np.flatnonzero(follows & (steps.step_class != EPISODIC))
     outside = (idle.cause == CAUSE_CODE[Cause.PYTHON]) & (idle.phase == PHASE_CODE[Phase.OTHER])
-    chosen: BoolArray = outside & np.isin(idle.window, windows)
+    chosen: BoolArray = outside & among(idle.window, windows)
     return chosen
 
 

@@ -32,10 +32,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceanalyzer.measures import Measures
+from traceanalyzer.measures.facts import BoolArray
 from traceanalyzer.measures.kernel_names import Precision
 from traceanalyzer.measures.kernels import PRECISIONS
 from traceanalyzer.replay.bounds import bound, judged_steps
-from traceanalyzer.results.finding import Evidence, Finding
+from traceanalyzer.results.finding import Evidence, Finding, Scalar
 from traceanalyzer.results.vocabulary import FindingKind
 from traceanalyzer.rules.base import Meta
 from traceanalyzer.rules.critical import is_waited_for
@@ -80,9 +81,10 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
     matrix = mine & (kernels.is_matrix == 1)
     plain = matrix & (kernels.uses_tensor_cores == 0) & (kernels.precision == PRECISIONS.index(Precision.FP32))
     time_ns = int(kernels.duration_ns[plain].sum())
+    split, observed = _arithmetic(measures, mine)
     if not time_ns:
-        message = "No matrix product or convolution runs in fp32 without tensor cores."
-        return passed(META, measures, thresholds, message, judged=judged)
+        message = f"No matrix product or convolution runs in fp32 without tensor cores.{split}"
+        return passed(META, measures, thresholds, message, judged=judged, observed=observed)
     critical = plain & is_waited_for(measures, judged.device_id)
     waited = int(kernels.duration_ns[critical].sum())
     likely = waited * (1 - 1 / thresholds.likely_speedup)
@@ -105,9 +107,10 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
             f"{format_ns(judged.per_step(time_ns))} of kernel time per step ({format_share(time_ns, all_ns)} of all) "
             f"is matrix work in fp32 without tensor cores; for {format_ns(judged.per_step(waited))} of it the next "
             f"kernel was waiting. Kernels twice as fast would win {format_ns(per_step)} of the "
-            f"{format_ns(judged.mean_step_ns)} step ({format_share(per_step, judged.mean_step_ns)})."
+            f"{format_ns(judged.mean_step_ns)} step ({format_share(per_step, judged.mean_step_ns)}).{split}"
         ),
         observed={
+            **observed,
             "fp32_matrix_per_step_ns": judged.per_step(time_ns),
             "waited_for_per_step_ns": judged.per_step(waited),
             "share_of_kernel_time": round(time_ns / all_ns, 4),
@@ -126,3 +129,43 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         f"{format_ns(per_step)}: the device waits for the host anyway."
     )
     return decide(META, measures, thresholds, judged, case, quiet)
+
+
+def _arithmetic(measures: Measures, mine: BoolArray) -> tuple[str, dict[str, Scalar]]:
+    """Share of matrix work, of it on tensor cores, and its precisions, by kernel time."""
+    kernels = measures.kernels
+    all_ns = int(kernels.duration_ns[mine].sum())
+    matrix = mine & (kernels.is_matrix == 1)
+    matrix_ns = int(kernels.duration_ns[matrix].sum())
+    if not matrix_ns:
+        return "", {}
+    on_cores = int(kernels.duration_ns[matrix & (kernels.uses_tensor_cores == 1)].sum())
+    observed: dict[str, Scalar] = {
+        "matrix_share_of_kernel_time": round(matrix_ns / all_ns, 4),
+        "tensor_core_share_of_matrix_time": round(on_cores / matrix_ns, 4),
+    }
+    times = {
+        PRECISIONS[code].value: int(kernels.duration_ns[matrix & (kernels.precision == code)].sum())
+        for code in np.unique(kernels.precision[matrix]).tolist()
+    }
+    observed |= {f"matrix_{name}_share": round(time / matrix_ns, 4) for name, time in times.items()}
+    named = ", ".join(
+        f"{name} {format_share(time, matrix_ns)}" for name, time in sorted(times.items(), key=lambda item: -item[1])[:3]
+    )
+    text = (
+        f" Matrix work is {format_share(matrix_ns, all_ns)} of kernel time, {format_share(on_cores, matrix_ns)} of it "
+        f"on tensor cores ({named})."
+    )
+    limits = measures.matrix_limits
+    if limits is not None and limits.kernel_ns:
+        observed |= {
+            "matrix_time_judged_ns": limits.kernel_ns,
+            "matrix_time_at_limit_share": round(limits.limit_ns / limits.kernel_ns, 4),
+            "matrix_memory_bound_share": round(limits.memory_bound_ns / limits.kernel_ns, 4),
+        }
+        text += (
+            f" By their shapes, {limits.operators} products and convolutions that took {format_ns(limits.kernel_ns)} "
+            f"need at least {format_ns(limits.limit_ns)} on this device "
+            f"({format_share(limits.memory_bound_ns, limits.kernel_ns)} of that time is bound by memory)."
+        )
+    return text, observed

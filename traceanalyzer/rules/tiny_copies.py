@@ -31,9 +31,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceanalyzer.measures import Measures
+from traceanalyzer.measures.arithmetic import among
 from traceanalyzer.replay.bounds import judged_idle, judged_steps
 from traceanalyzer.results.finding import Finding, Scalar
-from traceanalyzer.results.vocabulary import CAUSE_CODE, Cause, FindingKind
+from traceanalyzer.results.vocabulary import Cause, FindingKind
 from traceanalyzer.rules.base import Meta
 from traceanalyzer.rules.outcome import NO_DEVICE, not_applicable, passed
 from traceanalyzer.rules.stalls import judge_stall
@@ -77,8 +78,8 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         message = f"{per_step:.3g} small host-to-device copies per step."
         return passed(META, measures, thresholds, message, judged=judged, observed=observed)
     observed["median_bytes"] = round(float(np.median(copies.size_bytes[small])))
-    mask = judged_idle(measures, judged) & np.isin(idle.activity, copies.activity[small])
-    mask &= np.isin(idle.cause, [CAUSE_CODE[c] for c in _PREPARING])
+    mask = judged_idle(measures, judged) & among(idle.activity, copies.activity[small])
+    mask &= idle.mask(*_PREPARING)
     fix = [
         f"Collect the {per_step:.0f} small tensors into one on the host and copy it once, then split it on the device.",
         "Create constants on the device instead of copying them in every step.",

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceanalyzer.measures import Measures
+from traceanalyzer.measures.arithmetic import among
 from traceanalyzer.measures.facts import BoolArray, CallKind, CopyDirection, IntArray, MemoryKind
 from traceanalyzer.replay.bounds import JudgedSteps, judged_idle, won_by_running_ahead
 from traceanalyzer.results.finding import Evidence
-from traceanalyzer.results.vocabulary import CAUSE_CODE, Cause
+from traceanalyzer.results.vocabulary import Cause
 from traceanalyzer.rules.evidence import longest, where
 
 # CUDA runtime API, synchronisation behaviour: pageable memory up to 64 KB is copied to a buffer and the call returns
 STAGED_BYTES = 65_536
 
-_HELD = [CAUSE_CODE[Cause.COPY_CALL], CAUSE_CODE[Cause.SYNC_WAIT]]
+_HELD = (Cause.COPY_CALL, Cause.SYNC_WAIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +73,12 @@ def blocking_uploads(measures: Measures, judged: JudgedSteps, selection: BoolArr
     order = np.argsort(start, kind="stable")
     rows, start, end = rows[order], start[order], end[order]
     waits = measures.synchronisations
-    kept = waits.start_ns[~np.isin(waits.call, copies.sync_call[rows])]
+    kept = waits.start_ns[~among(waits.call, copies.sync_call[rows])]
     won = won_by_running_ahead(measures, judged, start, end, kept)
     calls = np.concatenate([copies.call[rows], copies.sync_call[rows][copies.sync_call[rows] >= 0]])
-    inside_calls = judged_idle(measures, judged) & np.isin(measures.idle.call_row, calls)
+    inside_calls = judged_idle(measures, judged) & among(measures.idle.call_row, calls)
     # a copy whose launch latency alone is idle would leave that idle when it no longer blocks
-    held = inside_calls & np.isin(measures.idle.cause, _HELD)
+    held = inside_calls & measures.idle.mask(*_HELD)
     return BlockingCopies(rows, start, end, won, int(measures.idle.duration_ns[held].sum()))
 
 

@@ -30,12 +30,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from traceanalyzer.measures import Measures
 from traceanalyzer.replay.bounds import HOST_CAUSES, judged_idle, judged_steps
 from traceanalyzer.results.finding import Finding, Scalar
-from traceanalyzer.results.vocabulary import CAUSE_CODE, FindingKind
+from traceanalyzer.results.vocabulary import FindingKind
 from traceanalyzer.rules.base import Meta
 from traceanalyzer.rules.optimizer import optimizer_step
 from traceanalyzer.rules.outcome import NO_DEVICE, not_applicable, passed
@@ -84,7 +82,7 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
             "it has no fused or multi-tensor form to switch on."
         )
         return passed(META, measures, thresholds, message, judged=judged, observed=observed)
-    mask = judged_idle(measures, judged) & np.isin(idle.cause, [CAUSE_CODE[c] for c in HOST_CAUSES])
+    mask = judged_idle(measures, judged) & idle.mask(*HOST_CAUSES)
     mask &= step.idle_inside(measures)
     fix = [
         "Construct the optimizer with fused=True (or foreach=True).",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceanalyzer.measures import Measures
+from traceanalyzer.measures.arithmetic import among
 from traceanalyzer.measures.facts import BoolArray, CopyDirection, IntArray
 from traceanalyzer.replay.bounds import JudgedSteps, judged_idle, won_by_running_ahead
 from traceanalyzer.results.finding import Evidence
@@ -76,11 +77,15 @@ def loop_waits(measures: Measures, judged: JudgedSteps) -> Waits:
     Waits that complete a host-to-device copy belong to the copy rules, those of anomaly detection and of an emptied
     cache to theirs, those of the gradient scaler and of the recording's end to nobody; they stay in place here.
     """
+    return measures.kept(("loop waits", *judged.key), lambda: _loop_waits(measures, judged))
+
+
+def _loop_waits(measures: Measures, judged: JudgedSteps) -> Waits:
     found = measures.synchronisations
     copies = measures.copies
     to_device = copies.sync_call[(copies.direction == CopyDirection.H2D) & (copies.sync_call >= 0)]
-    mine = judged.holds(found.window) & ~np.isin(found.call, to_device)
-    mine &= ~np.isin(found.call, emptied_calls(measures, CacheThresholds()))
+    mine = judged.holds(found.window) & ~among(found.call, to_device)
+    mine &= ~among(found.call, emptied_calls(measures, CacheThresholds()))
     mine &= ~_ends_recording(measures) & ~is_scalers(measures)
     if is_on(measures):
         _, _, thread = measures.facts.call_columns(found.call)
@@ -136,7 +141,7 @@ def waiting_idle_ns(measures: Measures, judged: JudgedSteps, waits: Waits) -> in
     """Idle inside the waits themselves: what is certain to be won."""
     idle = measures.idle
     mask = judged_idle(measures, judged) & (idle.cause == CAUSE_CODE[Cause.SYNC_WAIT])
-    mask &= np.isin(idle.call_row, waits.call)
+    mask &= among(idle.call_row, waits.call)
     return int(idle.duration_ns[mask].sum())
 
 

@@ -1,0 +1,185 @@
+"""What each firing cause is worth, by replay; and the best order of fixes, replayed together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from traceanalyzer.measures import Measures
+from traceanalyzer.measures.gap_attribution import BoolArray
+from traceanalyzer.model.intervals import length, union
+from traceanalyzer.model.schema import IntArray
+from traceanalyzer.replay.bounds import judged_steps
+from traceanalyzer.replay.editors import EDITORS, WITH_EPISODES, Scene
+from traceanalyzer.replay.graph import Graph, build_graph
+from traceanalyzer.replay.replayed import Edit, HostModel, replay, timeline, together
+from traceanalyzer.results.analysis import PlanStep
+from traceanalyzer.results.finding import Saving
+from traceanalyzer.results.vocabulary import PHASES, Basis
+
+# assumed cost to the host of recording one operator or call, where the recorder timed no unprofiled step: the middle of
+# what such records cost; savings are stated with this and without it
+EVENT_NS = 1_000
+# consecutive steps are alike: this many count as one
+STEPS_PER_SAMPLE = 3
+# a fix that shortens the replayed step by less ends the plan
+PLAN_SHARE = 0.01
+PLAN_NS = 100_000
+# from this share of the step on, the device's own work is the limit
+BUSY_LIMIT_SHARE = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """A replayed saving and what stays.
+
+    Attributes:
+        saving: Saving per step.
+        left: What was not removable, one clause; may be empty.
+        step_ns: Mean step of the windows the cause lives in, replayed without the profiler, ns.
+    """
+
+    saving: Saving
+    left: str
+    step_ns: int
+
+
+class Replayer:
+    """Replays one rank, without the profiler's cost where the recorder measured it.
+
+    Args:
+        measures: One rank.
+        graph: Its graph.
+        firing: Codes of the findings that fire.
+    """
+
+    def __init__(self, measures: Measures, graph: Graph, firing: frozenset[str]) -> None:
+        self._measures = measures
+        self._graph = graph
+        self._scene = Scene(measures, graph, firing)
+        self._models = _models(measures, graph)
+        self._edits: dict[str, Edit] = {}
+        self._bases: list[IntArray] = [np.diff(replay(graph, None, model)) for model in self._models]
+
+    def edit(self, code: str) -> Edit:
+        """Return what a cause's fix changes; an empty edit where the recording does not hold it."""
+        if code not in self._edits:
+            self._edits[code] = EDITORS[code](self._scene)
+        return self._edits[code]
+
+    def price(self, code: str) -> Price | None:
+        """Replay one cause away.
+
+        Returns:
+            The price; None where no editor exists or the recording does not show what to remove.
+        """
+        judged = judged_steps(self._measures, with_episodes=code in WITH_EPISODES)
+        if code not in EDITORS or judged is None or (edit := self.edit(code)).is_empty:
+            return None
+        means: list[float] = []
+        spread = rest = step_ns = 0.0
+        for number, (model, base) in enumerate(zip(self._models, self._bases, strict=True)):
+            after = np.diff(replay(self._graph, edit, model))
+            saved = (base - after)[judged.is_judged]
+            mean = float(base[judged.is_judged].mean())
+            means.append(min(float(saved.mean()), max(mean - edit.floor_ns, 0.0)))
+            if number == 0:
+                samples = max(len(saved) / STEPS_PER_SAMPLE, 1.0)
+                spread = 2 * float(saved.std()) / samples**0.5
+                rest, step_ns = mean - means[0], mean
+        low = min(means) - spread - edit.contention_share * rest
+        high = None if edit.has_hidden_cost else round(max(means) + spread)
+        return Price(
+            Saving(low=round(low), likely=round(means[0]), high=high, basis=Basis.REPLAY), edit.left, round(step_ns)
+        )
+
+    def plan(self, codes: Sequence[str]) -> list[PlanStep]:
+        """Find the best order of fixes.
+
+        Args:
+            codes: Causes that may be fixed.
+
+        Returns:
+            The step as it is (no fixes), then one entry per fix added; empty where no fix helps.
+        """
+        judged = judged_steps(self._measures)
+        usable = [code for code in dict.fromkeys(codes) if code in EDITORS and not self.edit(code).is_empty]
+        if judged is None or not usable:
+            return []
+        step, _ = self._joint([], judged.is_judged)
+        steps = [PlanStep(fixes=[], step_ns=step, limit=self._limit([], step, 0))]
+        chosen: list[str] = []
+        while usable:
+            tried = [(*self._joint([*chosen, code], judged.is_judged), code) for code in usable]
+            best, floor, code = min(tried)
+            if steps[-1].step_ns - best < max(PLAN_NS, PLAN_SHARE * steps[0].step_ns):
+                break
+            usable.remove(code)
+            chosen.append(code)
+            steps.append(PlanStep(fixes=list(chosen), step_ns=best, limit=self._limit(chosen, best, floor)))
+        return steps if chosen else []
+
+    def _joint(self, codes: Sequence[str], is_judged: BoolArray) -> tuple[int, int]:
+        edit = together([self.edit(code) for code in codes])
+        after = float(np.diff(replay(self._graph, edit, self._models[0]))[is_judged].mean())
+        return round(max(after, edit.floor_ns)), edit.floor_ns
+
+    def _limit(self, codes: Sequence[str], step_ns: int, floor_ns: int) -> str:
+        """What stops the step from getting shorter: the device, the input's supply, or the host."""
+        if floor_ns and step_ns <= floor_ns:
+            return "input_supply"
+        edit = together([self.edit(code) for code in codes])
+        ts, _, start, end = timeline(self._graph, edit, self._models[0])
+        borders = ts[self._graph.marks]
+        ran = (start >= borders[0]) & (start < borders[-1])
+        busy = length(union(start[ran], end[ran]))
+        return "gpu_busy" if busy >= BUSY_LIMIT_SHARE * (borders[-1] - borders[0]) else "host"
+
+
+def replayer(measures: Measures, firing: frozenset[str]) -> Replayer | None:
+    """Prepare to replay a rank; None where nothing that fires has an editor, or the recording has no launches.
+
+    Args:
+        measures: One rank.
+        firing: Codes of the findings that fire.
+    """
+    if not firing & EDITORS.keys() or judged_steps(measures) is None:
+        return None
+    graph = build_graph(measures)
+    return Replayer(measures, graph, firing) if graph is not None else None
+
+
+def _models(measures: Measures, graph: Graph) -> list[HostModel]:
+    """How host time may have been without the profiler, the best model first."""
+    report = measures.observer.report
+    judged = judged_steps(measures)
+    if report.inflation is None or report.inflation <= 1 or judged is None:
+        known = report.inflation is not None
+        return [HostModel()] if known else [HostModel(), HostModel(event_ns=EVENT_NS)]
+    target = judged.mean_step_ns / report.inflation
+    models = []
+    by_phase: Mapping[str, float] = report.inflation_by_phase
+    if by_phase:
+        # nodes inside no timed phase shrink like the whole step
+        table = np.array([1 / min(max(by_phase.get(p.value, report.inflation), 0.5), 10.0) for p in PHASES])
+        owner = np.flatnonzero(graph.thread_of >= 0)[graph.nodes[:, 2]].astype(np.int32)
+        phase = measures.host.phase_at(owner, graph.nodes[:, 0])
+        models.append(_fitted(graph, table[phase], 0, target, judged.is_judged))
+    models.append(_fitted(graph, np.ones(1), 0, target, judged.is_judged))
+    models.append(_fitted(graph, np.ones(1), EVENT_NS, target, judged.is_judged))
+    return models
+
+
+def _fitted(
+    graph: Graph, factor: npt.NDArray[np.float64], event_ns: int, target_ns: float, is_judged: BoolArray
+) -> HostModel:
+    """Scale host time so that the replayed step is as long as the unprofiled one."""
+    low, high = 0.05, 3.0
+    for _ in range(12):
+        middle = (low * high) ** 0.5
+        mean = np.diff(replay(graph, None, HostModel(factor * middle, event_ns)))[is_judged].mean()
+        low, high = (low, middle) if mean > target_ns else (middle, high)
+    return HostModel(factor * (low * high) ** 0.5, event_ns)
