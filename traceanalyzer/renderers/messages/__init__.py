@@ -112,6 +112,8 @@ class Catalogue:
                 or self._in_sentences(text)
                 or self._match(text, self._short)
                 or self._in_list(text)
+                # a sentence that is added to another brings the space between them
+                or (self._find(text.lstrip()) if text.startswith(" ") else None)
             )
         return self._known[text]
 
