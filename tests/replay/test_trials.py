@@ -46,12 +46,23 @@ def test_an_interval_around_zero_is_not_measurable() -> None:
     assert not trial.is_measurable
 
 
+def test_an_interval_ends_at_the_whole_step() -> None:
+    (trial,) = measured_trials({"trials": [entry(difference_ns={"low": MS, "likely": 23 * MS, "high": 95 * MS})]})
+    assert trial.saving.high == 80 * MS
+
+
 def test_failed_and_damaged_trials_are_left_out() -> None:
     listed = [
         entry(status="failed", difference_ns=None),
         entry(smallest_effect_ns=None),
         "text",
         entry(difference_ns=3),
+        entry(difference_ns={"low": 10**15, "likely": 10**15, "high": 10**15}),  # more than the step
+        entry(difference_ns={"low": 26 * MS, "likely": 23 * MS, "high": 20 * MS}),
+        entry(baseline_step_ns=10**24, difference_ns={"low": 0, "likely": 10**23, "high": 10**23}),
+        entry(baseline_step_ns=0),
+        entry(baseline_step_ns=-80 * MS),
+        entry(smallest_effect_ns=-1),
     ]
     assert measured_trials({"trials": listed}) == []
     assert measured_trials({"trials": "text"}) == []

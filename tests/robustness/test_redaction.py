@@ -257,6 +257,13 @@ def test_a_closed_format_is_refused_with_the_reason(
     assert not (tmp_path / "b").exists()
 
 
+def test_a_copy_inside_its_source_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = private_export().folder(tmp_path / "a", "parquet")
+    assert cli.main(["redact", str(source), "-o", str(source / "copy")]) == 2
+    assert "name a place outside" in capsys.readouterr().err
+    assert not (source / "copy").exists()
+
+
 def test_an_existing_copy_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = private_trace(tmp_path)
     assert cli.main(["redact", str(source), "-o", str(source)]) == 2

@@ -54,6 +54,8 @@ def write_redacted_copy(source: Path, target: Path) -> list[str]:
     """
     if target.exists():
         raise UsageError(f"{target}: exists already; name a new file for the copy")
+    if source.is_dir() and target.resolve().is_relative_to(source.resolve()):
+        raise UsageError(f"{target}: lies in what is to be redacted; name a place outside {source}")
     try:
         if run_folder.sniff(source):
             return copy_run(source, target, _copy_recording)

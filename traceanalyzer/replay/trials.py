@@ -25,6 +25,9 @@ ANSWERS: dict[str, tuple[str, ...]] = {
     "cuda_graph": ("TA201",),
 }
 
+_LONGEST_NS = 10**15  # eleven days: no step
+_WORST = 1000  # times the step that a change may cost
+
 
 @dataclass(frozen=True, slots=True)
 class Trial:
@@ -80,6 +83,10 @@ def _trial(entry: object) -> Trial | None:
     if len(numbers) != len(values):
         return None
     low, likely, high, smallest, baseline = numbers
+    # a step cannot get shorter than nothing; an interval's end may say so, from noise
+    if not (low <= likely <= high and -baseline * _WORST <= low and likely <= baseline < _LONGEST_NS and smallest >= 0):
+        return None
+    high = min(high, baseline)
     return Trial(
         name=str(entry.get("name", "")),
         changes=str(entry.get("changes", "")),
