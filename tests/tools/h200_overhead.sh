@@ -9,7 +9,7 @@ set -uo pipefail
 out=$1 budget=$2
 shift 2
 jobs=("$@")
-[ ${#jobs[@]} -gt 0 ] || jobs=(steady-1 memory steady-2 dose device-bound steady-3 fast others steady-4)
+[ ${#jobs[@]} -gt 0 ] || jobs=(steady-1 memory steady-2 dose device-bound steady-3 fast others steady-4 placebo)
 mkdir -p "$out"
 source tests/tools/h200_environment.sh
 work=${WORK:-/tmp/traceanalyzer-runs}
@@ -48,6 +48,7 @@ for name in "${jobs[@]}"; do
   case $name in
     steady-*) job "$name" 125 overhead 120 --seed="${name#steady-}" --steps=1600 --seconds=70 ;;
     dose) job "$name" 90 overhead 85 --seed=11 --dose=10 --steps=800 --seconds=35 ;;
+    placebo) job "$name" 90 overhead 85 --seed=14 --dose=0 --steps=800 --seconds=35 ;;
     device-bound)
       job "$name" 105 overhead 100 --seed=12 --model=yolo11m.yaml --batch=32 --workers=12 --steps=400 --seconds=45 ;;
     fast) job "$name" 80 overhead 75 --seed=13 --batch=2 --imgsz=160 --workers=4 --steps=1200 --seconds=35 ;;

@@ -12,8 +12,9 @@ interval (sign test), and their mean with a bootstrap interval, which rare costs
 half second, a collection): of the step's wall time, device work included, and of the process's processor time.
 
 ``--dose 10`` lets timers and events act ten times in an instrumented step: what is found is ten times as large, and its
-interval divided by ten is narrower. Two more numbers say what to expect: the time the recorder's calls of one step take
-outside any training, and, from the same batches made twice, what the timing in the workers adds to a batch.
+interval divided by ten is narrower. ``--dose 0`` leaves everything off, to see what the method finds in nothing. Two
+more numbers say what to expect: the time the recorder's calls of one step take outside any training, and, from the same
+batches made twice, what the timing in the workers adds to a batch.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ class Alternation:
         self.switch, self.recorder = switch, recorder
         self.measured = Measured()
         self._groups = max(options.steps // GROUP, 1)
-        self._warm_up = options.warm_up
+        self._warm_up, self._dose = options.warm_up, options.dose
         self._end = time.monotonic() + options.seconds
         self._coin = random.Random(options.seed)
         self._wait = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
@@ -152,6 +153,7 @@ class Alternation:
         self.recorder.free_events()
 
     def _step(self, source: Iterator[Any], *, on: bool) -> Iterator[Any]:
+        on = on and self._dose > 0
         self.switch.set(on)
         self._wait()
         wall, processor = time.perf_counter_ns(), time.process_time_ns()
@@ -274,7 +276,7 @@ def table(results: list[dict[str, Any]]) -> str:
     for result in results:
         device = result["machine"]["gpu"] or f"{result['machine']['cores']} CPU cores"
         kind = f"{Path(result['model']).stem}, batch {result['batch']}, {result['imgsz']} px, {device}"
-        kinds.setdefault(kind + (f", dose {result['dose']}" if result["dose"] > 1 else ""), []).append(result)
+        kinds.setdefault(kind + (f", dose {result['dose']}" if result["dose"] != 1 else ""), []).append(result)
     for kind, members in kinds.items():
         lines += [row(f"{kind}, seed {member['seed']}", [member]) for member in members]
         if len(members) > 1:

@@ -237,17 +237,24 @@ class Switch:
         self._recorder.finish()
 
     def set(self, on: bool) -> None:
-        """Switch; costs nothing where the state is already that."""
-        if on == self.is_on:
-            return
-        self.is_on = on
-        self.difference.set(on)
-        self._set_criterion(on)
+        """Switch.
+
+        Exchanging attributes of a class throws away what the interpreter remembers about it. Every call goes through
+        both states, so that this falls on every step alike.
+        """
+        self._swap(not on)
+        self._swap(on)
         self.loader.flag.value = on
         if on:
             self.gate.open.set()
         else:
             self.gate.open.clear()
+
+    def _swap(self, on: bool) -> None:
+        if on != self.is_on:
+            self.is_on = on
+            self.difference.set(on)
+            self._set_criterion(on)
 
     def _set_criterion(self, on: bool) -> None:
         """The loss is made by the first step; afterwards it is wrapped or not."""
