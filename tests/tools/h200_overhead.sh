@@ -9,7 +9,7 @@ set -uo pipefail
 out=$1 budget=$2
 shift 2
 jobs=("$@")
-[ ${#jobs[@]} -gt 0 ] || jobs=(steady-1 memory steady-2 dose device-bound steady-3 fast others steady-4 placebo)
+[ ${#jobs[@]} -gt 0 ] || jobs=(steady-1 memory steady-2 steady-3 dose device-bound fast others steady-4 placebo)
 mkdir -p "$out"
 source tests/tools/h200_environment.sh
 work=${WORK:-/tmp/traceanalyzer-runs}
@@ -46,7 +46,7 @@ job() { # NAME LIMIT COMMAND…
 mkdir -p "$work"
 for name in "${jobs[@]}"; do
   case $name in
-    steady-*) job "$name" 125 overhead 120 --seed="${name#steady-}" --steps=1600 --seconds=70 ;;
+    steady-*) job "$name" 110 overhead 105 --seed="${name#steady-}" --steps=1600 --seconds=58 ;;
     dose) job "$name" 90 overhead 85 --seed=11 --dose=10 --steps=800 --seconds=35 ;;
     placebo) job "$name" 90 overhead 85 --seed=14 --dose=0 --steps=800 --seconds=35 ;;
     device-bound)
