@@ -20,9 +20,9 @@ import msgspec
 
 from traceanalyzer.errors import TraceAnalyzerError, UsageError
 from traceanalyzer.measures import Measures, Options
+from traceanalyzer.measures.ahead import measured_ahead
 from traceanalyzer.measures.provenance import configuration_of, recorded_with
 from traceanalyzer.measures.summary import summarise_rank
-from traceanalyzer.measures.timeline import build_timeline
 from traceanalyzer.model.trace import Source
 from traceanalyzer.readers.column_cache import ColumnCache
 from traceanalyzer.readers.heap import return_memory
@@ -77,32 +77,34 @@ def judge_rank(
     """Measure, judge, price and summarise one rank."""
     trace = measures.trace
     is_long = len(trace.calls) + len(trace.slices) > LONG_RECORDING
-    with clock("measure"):
-        _ = measures.idle  # what every rule starts from, so that its time is not blamed on the first rule
-    with clock("check"):
-        found = check_all(measures, options.select, options.ignore)
-    with clock("replay"):
-        found, plan = price(measures, found)
-    with clock("summarise"):
+    with measured_ahead(measures) as draft:
+        with clock("measure"):
+            _ = measures.idle  # what every rule starts from, so that its time is not blamed on the first rule
         if is_long:
             return_memory()
-        timeline = _timeline(measures, found)
-        if is_long:
-            return_memory()
-        report = summarise_rank(measures, timeline)
+        with clock("check"):
+            found = check_all(measures, options.select, options.ignore)
+        with clock("replay"):
+            found, plan = price(measures, found)
+        with clock("summarise"):
+            if is_long:
+                return_memory()
+            timeline = draft.result().finish(_highlights(found))
+            if is_long:
+                return_memory()
+            report = summarise_rank(measures, timeline)
     return report, found, plan
 
 
-def _timeline(measures: Measures, findings: Sequence[Finding]) -> Timeline:
+def _highlights(findings: Sequence[Finding]) -> list[tuple[int, int, str]]:
     firing = [finding for finding in findings if finding.status is Status.FAIL]
     # round by round, so that every finding's first place is kept exact before any finding's second
-    places = [
+    return [
         (finding.evidence[turn].start_ns, finding.evidence[turn].end_ns, f"evidence of {finding.code}")
         for turn in range(HIGHLIGHTS_PER_FINDING)
         for finding in firing
         if turn < len(finding.evidence)
     ]
-    return build_timeline(measures.trace, measures.steps, measures.idle, measures.devices, measures.host, places)
 
 
 def describe_input(source: Source) -> Input:

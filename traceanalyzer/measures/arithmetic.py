@@ -132,7 +132,7 @@ def _sum_at(place: npt.NDArray[Any], values: IntArray, size: int) -> IntArray:
     return sums
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def nest(
     thread: npt.NDArray[Any],
     start_ns: npt.NDArray[Any],
@@ -173,7 +173,7 @@ def nest(
         depth += 1
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def flatten_innermost(
     start_ns: npt.NDArray[Any], end_ns: npt.NDArray[Any], at_ns: npt.NDArray[Any], row: npt.NDArray[Any]
 ) -> int:

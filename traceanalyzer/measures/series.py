@@ -54,7 +54,7 @@ def _gap_histogram(idle: IdleLedger) -> dict[str, Histogram]:
     }
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore]
 def _bin_gaps(  # type: ignore[no-untyped-def, unused-ignore]
     start_ns, end_ns, cause, gap, device, in_span, causes, edges
 ):  # fmt: skip

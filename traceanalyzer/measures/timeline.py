@@ -59,17 +59,75 @@ _CALL_CATEGORY = {
 }
 
 
-def build_timeline(
+@dataclass(frozen=True, slots=True)
+class TimelineDraft:
+    """A timeline laid out and binned, before it is known which windows deserve to be kept exact.
+
+    Attributes:
+        table: Names in use.
+        rows: Every track, exact; empty for a trace without any interval.
+        overview: The same tracks, binned.
+        counters: Counter tracks.
+        notes: What the layout left out.
+        steps: The recording's steps, of which some are kept exact.
+        bin_ns: Width below which slices were merged; 0 when nothing was.
+    """
+
+    table: NameTable
+    rows: list[Row]
+    overview: list[Row]
+    counters: list[Track]
+    notes: list[str]
+    steps: Steps
+    bin_ns: int
+
+    def finish(
+        self, highlights: Sequence[tuple[int, int, str]] = (), max_detail_slices: int = DETAIL_SLICES
+    ) -> Timeline:
+        """Keep some windows exact and encode everything.
+
+        Args:
+            highlights: Windows to keep exact where the overview is binned: ``(start_ns, end_ns, why)``, most
+                important first, relative to the trace's origin.
+            max_detail_slices: Size of all exact windows together.
+
+        Returns:
+            The timeline; empty (no tracks) for a trace without any interval.
+        """
+        rows, table = self.rows, self.table
+        if not rows:
+            return Timeline(start_ns=0, end_ns=0, strings=[], tracks=[])
+        start, end = _extent(rows)
+        merged = sum(len(row.start) for row in rows) - sum(len(row.start) for row in self.overview)
+        windows: list[tuple[int, int, str, list[Row]]] = []
+        if merged:
+            windows = _detail_windows(rows, _wanted_windows(self.steps, highlights, (start, end)), max_detail_slices)
+        strings, codes = table.compress([*self.overview, *(row for window in windows for row in window[3])])
+        return Timeline(
+            start_ns=start,
+            end_ns=end,
+            strings=strings,
+            tracks=_ordered([row.track(codes) for row in self.overview], self.counters),
+            details=[
+                Detail(start_ns=s, end_ns=e, why=why, tracks=[row.track(codes) for row in exact if len(row.start)])
+                for s, e, why, exact in windows
+            ],
+            binned_below_ns=self.bin_ns if merged else 0,
+            merged_slices=merged,
+            notes=self.notes,
+        )
+
+
+def draft_timeline(
     trace: Trace,
     steps: Steps,
     ledger: IdleLedger,
     devices: Sequence[DeviceTimeline],
     host: HostTimeline,
-    highlights: Sequence[tuple[int, int, str]] = (),
     *,
     max_slices: int = OVERVIEW_SLICES,
     max_detail_slices: int = DETAIL_SLICES,
-) -> Timeline:
+) -> TimelineDraft:
     """Lay out every track of one rank and bin it to a bounded size.
 
     Args:
@@ -78,13 +136,8 @@ def build_timeline(
         ledger: Every idle piece with its cause.
         devices: Busy and idle time per device.
         host: Flattened host threads (gives the phases of the training thread).
-        highlights: Windows to keep exact where the overview is binned: ``(start_ns, end_ns, why)``, most
-            important first, relative to the trace's origin.
         max_slices: Overview size; merging starts above it.
         max_detail_slices: Size of all exact windows together.
-
-    Returns:
-        The timeline; empty (no tracks) for a trace without any interval.
     """
     table = NameTable(trace.names)
     rows = [
@@ -97,33 +150,35 @@ def build_timeline(
     thread_rows, notes = _thread_rows(trace, steps, host, table)
     rows = [row for row in [*rows, *thread_rows] if len(row.start)]
     if not rows:
-        return Timeline(start_ns=0, end_ns=0, strings=[], tracks=[])
-    start = min(int(row.start.min()) for row in rows)
-    end = max(int(row.end.max()) for row in rows)
+        return TimelineDraft(table, [], [], [], [], steps, 0)
+    start, end = _extent(rows)
     total = sum(len(row.start) for row in rows)
     bin_ns = choose_bin(rows, end - start, max_slices) if total > max_slices + max_detail_slices else 0
-    overview = [row.binned(bin_ns) for row in rows]
-    merged = total - sum(len(row.start) for row in overview)
-    windows: list[tuple[int, int, str, list[Row]]] = []
-    if merged:
-        windows = _detail_windows(rows, _wanted_windows(steps, highlights, (start, end)), max_detail_slices)
-    strings, codes = table.compress([*overview, *(row for window in windows for row in window[3])])
     # busy time belongs under the device rows, host counters below the threads
     counters = [*counters, *run_ahead_counter(trace), *memory_counters(trace), *sampled_counters(trace, start, end)]
-    tracks = [row.track(codes) for row in overview]
-    return Timeline(
-        start_ns=start,
-        end_ns=end,
-        strings=strings,
-        tracks=_ordered(tracks, counters),
-        details=[
-            Detail(start_ns=s, end_ns=e, why=why, tracks=[row.track(codes) for row in exact if len(row.start)])
-            for s, e, why, exact in windows
-        ],
-        binned_below_ns=bin_ns if merged else 0,
-        merged_slices=merged,
-        notes=notes,
+    return TimelineDraft(table, rows, [row.binned(bin_ns) for row in rows], counters, notes, steps, bin_ns)
+
+
+def build_timeline(
+    trace: Trace,
+    steps: Steps,
+    ledger: IdleLedger,
+    devices: Sequence[DeviceTimeline],
+    host: HostTimeline,
+    highlights: Sequence[tuple[int, int, str]] = (),
+    *,
+    max_slices: int = OVERVIEW_SLICES,
+    max_detail_slices: int = DETAIL_SLICES,
+) -> Timeline:
+    """Draft a timeline and finish it, for who knows the windows to keep exact beforehand; arguments as of both."""
+    draft = draft_timeline(
+        trace, steps, ledger, devices, host, max_slices=max_slices, max_detail_slices=max_detail_slices
     )
+    return draft.finish(highlights, max_detail_slices)
+
+
+def _extent(rows: Sequence[Row]) -> tuple[int, int]:
+    return min(int(row.start.min()) for row in rows), max(int(row.end.max()) for row in rows)
 
 
 def _steps_row(steps: Steps, table: NameTable) -> Row:

@@ -167,7 +167,7 @@ def choose_bin(rows: Sequence[Row], span_ns: int, max_slices: int) -> int:
     return _FIRST_BIN_NS << low
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _count_groups(start: IntArray, end: IntArray, depth: CodeArray, bin_ns: int) -> int:
     """Count the slices ``_merge`` makes."""
     if not len(start):
@@ -184,7 +184,7 @@ def _count_groups(start: IntArray, end: IntArray, depth: CodeArray, bin_ns: int)
     return count
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _merge(
     start: IntArray, end: IntArray, depth: CodeArray, bin_ns: int, groups: int
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
@@ -217,7 +217,7 @@ def _merge(
     return first, named_by, until, count
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def nest(start: IntArray, end: IntArray) -> IntArray:
     """Depth of intervals sorted by start, then descending end; intervals of equal depth never overlap."""
     depth = np.zeros(len(start), dtype=np.int64)

@@ -151,12 +151,11 @@ def ceiling(judged: JudgedSteps, *, high_ns: float) -> Saving:
     return Saving(low=0, likely=None, high=judged.per_step(high_ns), basis=Basis.BOUND)
 
 
-def _host_idle(measures: Measures, judged: JudgedSteps) -> tuple[IntArray, IntArray, IntArray]:
-    """Start and length of the judged idle pieces that end earlier where the host is earlier, and their running sum."""
+def _host_idle(measures: Measures, judged: JudgedSteps) -> tuple[IntArray, IntArray]:
+    """Start of the judged idle pieces that end earlier where the host is earlier, and the running sum before each."""
     idle = measures.idle
     mask = judged_idle(measures, judged) & idle.mask(*HOST_CAUSES)
-    length = idle.duration_ns[mask]
-    return idle.start_ns[mask], length, np.concatenate([[0], np.cumsum(length)])
+    return idle.start_ns[mask], np.concatenate([[0], np.cumsum(idle.duration_ns[mask])])
 
 
 def won_by_running_ahead(
@@ -184,16 +183,17 @@ def won_by_running_ahead(
     """
     if not len(start_ns):
         return np.zeros(0, dtype=np.int64)
-    piece_start, piece_ns, before = measures.kept(("host idle", *judged.key), lambda: _host_idle(measures, judged))
+    piece_start, before = measures.kept(("host idle", *judged.key), lambda: _host_idle(measures, judged))
 
     def idle_until(moments: IntArray) -> IntArray:
         begun = np.searchsorted(piece_start, moments, side="right")
         at = np.maximum(begun - 1, 0)
-        return np.where(begun > 0, before[at] + np.minimum(piece_ns[at], moments - piece_start[at]), 0)
+        # a piece ends where the running sum of the next begins
+        return np.where(begun > 0, np.minimum(before[at + 1], before[at] + moments - piece_start[at]), 0)
 
     if not len(piece_start):
         return np.zeros(len(start_ns), dtype=np.int64)
-    last = int((piece_start + piece_ns).max())
+    last = int((piece_start + np.diff(before)).max())
     following = np.append(start_ns[1:], last)
     stop = np.append(kept_start_ns, last)[np.searchsorted(kept_start_ns, start_ns, side="right")]
     winnable = np.maximum(idle_until(np.minimum(following, stop)) - idle_until(start_ns), 0)
