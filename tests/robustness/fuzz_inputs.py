@@ -302,9 +302,9 @@ def _array(values: list[Any], kind: pa.DataType | None) -> pa.Array:
     try:
         return pa.array(values, kind)
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
-        numbers = [value for value in values if isinstance(value, int) and -(2**63) <= value < 2**63]
-        if 2 * len(numbers) >= len(values):
-            return pa.array([v if isinstance(v, int) and -(2**63) <= v < 2**63 else None for v in values], pa.int64())
+        numbers = [v if type(v) is int and -(2**63) <= v < 2**63 else None for v in values]
+        if 2 * (len(values) - numbers.count(None)) >= len(values):
+            return pa.array(numbers, pa.int64())
         return pa.array([None if v is None else str(v).encode("utf-8", "replace") for v in values], pa.large_binary())
 
 

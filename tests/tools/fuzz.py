@@ -27,7 +27,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -101,7 +101,7 @@ class Findings:
 
 
 def answer_all(
-    numbers: range, keep: Path | None, seconds: float | None = None, *, skip: frozenset[int] = frozenset()
+    numbers: Iterable[int], keep: Path | None, seconds: float | None = None
 ) -> Iterator[tuple[int, Findings]]:
     """Answer inputs in this process.
 
@@ -109,10 +109,9 @@ def answer_all(
         numbers: Which.
         keep: Folder for what fails.
         seconds: Stop early after so long.
-        skip: Numbers to leave out.
 
     Yields:
-        The number of each input as it begins, and what was found so far.
+        The number of each input as it begins, and what was found so far; at last -1 and the whole.
     """
     found = Findings()
     begun = time.monotonic()
@@ -127,11 +126,10 @@ def answer_all(
                 if seconds is not None and time.monotonic() - begun > seconds:
                     break
                 yield number, found
-                if number not in skip:
-                    _answer_one(number, Path(folder, "made"), keep, found)
+                _answer_one(number, Path(folder, "made"), keep, found)
     finally:
         signal.signal(signal.SIGPROF, before)
-    yield numbers.stop, found
+    yield -1, found
 
 
 def _answer_one(number: int, folder: Path, keep: Path | None, found: Findings) -> None:
@@ -153,16 +151,12 @@ def _answer_one(number: int, folder: Path, keep: Path | None, found: Findings) -
         found.count(number, answer)
 
 
-def run(first: int, count: int, keep: Path | None, seconds: float | None = None) -> tuple[Counter[str], list[int]]:
-    """Answer inputs ``first`` to ``first + count - 1`` in this process, or as many as the seconds allow.
-
-    Returns:
-        How many inputs met which answer, and the numbers of those that failed.
-    """
+def run(numbers: Iterable[int], seconds: float) -> Findings:
+    """Answer inputs in this process, as many as the seconds allow; tracebacks go to standard error."""
     found = Findings()
-    for _, found in answer_all(range(first, first + count), keep, seconds):  # noqa: B007 - the last is the whole
+    for _, found in answer_all(numbers, None, seconds):  # noqa: B007 - the last is the whole
         pass
-    return found.by_answer(), found.failed
+    return found
 
 
 def _memory(line: str) -> int:
@@ -215,7 +209,7 @@ def warm_up() -> None:
             with fuzz_ways.made_in(Path(folder, "made"), number) as made:
                 try:
                     fuzz_ways.answer(made, number)
-                except Exception:  # noqa: S112 - reported when its number comes
+                except Exception:  # reported when its number comes
                     continue
 
 
@@ -224,7 +218,8 @@ def work(numbers: range, keep: Path | None, skip: frozenset[int], place: Path) -
     warm_up()
     told = Findings()
     at = os.open(place, os.O_RDWR | os.O_CREAT)
-    for number, found in answer_all(numbers, keep, skip=skip):
+    for at_number, found in answer_all([each for each in numbers if each not in skip], keep):
+        number = numbers.stop if at_number < 0 else at_number
         os.pwrite(at, f"{number:20d}".encode(), 0)
         if number == numbers.stop or (number - numbers.start) % INPUTS_PER_REPORT == 0:
             news = found.document()
@@ -322,8 +317,8 @@ def table(folder: Path) -> str:
     order = [(way.name, way.through) for way in fuzz_ways.WAYS]
     lines = [
         f"{total.done:,} inputs; most processor time of one {total.slowest_seconds:.1f} s; most memory above what the "
-        f"process had before {total.growth_bytes / 1e6:.0f} MB; highest memory of a process that had answered thousands "
-        f"{total.peak_bytes / 1e6:.0f} MB.\n",
+        f"process had before {total.growth_bytes / 1e6:.0f} MB; highest memory of a process that had answered "
+        f"thousands {total.peak_bytes / 1e6:.0f} MB.\n",
         "| input | went through | inputs | answers | refusals | failed |",
         "| --- | --- | --: | --- | --: | --: |",
     ]
@@ -335,11 +330,9 @@ def table(folder: Path) -> str:
         )
     lines += ["", "| numbers | at commit | inputs | failed then |", "| --- | --- | --: | --- |"]
     for document in runs:
-        failed = document["found"]["failed"]
-        lines.append(
-            f"| {document['first']:,} to {document['next'] - 1:,} | {document['commit']} | {document['found']['done']:,} "
-            f"| {', '.join(map(str, failed)) or '–'} |"
-        )
+        first, last, done = document["first"], document["next"] - 1, document["found"]["done"]
+        failed = ", ".join(map(str, document["found"]["failed"])) or "–"
+        lines.append(f"| {first:,} to {last:,} | {document['commit']} | {done:,} | {failed} |")
     return "\n".join(lines) + "\n"
 
 
