@@ -19,7 +19,8 @@ from traceanalyzer.errors import TraceFormatError
 from traceanalyzer.readers.base import HEAD_BYTES
 
 BLOCK_BYTES = 8 << 20
-_COMPRESSED_BLOCK_BYTES = 256 << 10
+# Small enough that what a block still holds unread cannot hide an expansion: 300-fold of it is less than 16 MB.
+_COMPRESSED_BLOCK_BYTES = 32 << 10
 # Kineto's repetitive text shrinks 15- to 40-fold; deflate itself cannot exceed 1032-fold, which only padding reaches.
 _MAX_EXPANSION = 300
 _EXPANSION_CHECKED_FROM_BYTES = 16 << 20
