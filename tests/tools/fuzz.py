@@ -293,13 +293,10 @@ def _end_when_stuck(worker: subprocess.Popen[str], place: Path, deadline: float 
 
 
 def _tell_death(keep: Path, number: int, code: int) -> None:
+    # only its number: whatever ended the worker may as well end this process
     target = keep / str(number)
     target.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder, fuzz_ways.made_in(Path(folder, "made"), number) as made:
-        for file in made.files:
-            if file.is_file():
-                shutil.copy(file, target / file.name)
-    (target / "traceback.txt").write_text(f"the worker ended with {code}\n")
+    (target / "traceback.txt").write_text(f"the worker ended with {code}; see its standard error\n")
 
 
 def table(folder: Path) -> str:
