@@ -60,7 +60,10 @@ class _Gzip:
         data = self._waiting + data
         self._waiting = b""
         made: list[bytes] = []
-        while data and limit > 0:
+        # a member whose output did not fit last time may have taken all its input and still hold text
+        is_holding = self._full and not self._member.eof
+        while (data or is_holding) and limit > 0:
+            is_holding = False
             if self._member.eof:
                 data = data.lstrip(b"\0")
                 if data and not b"\x1f\x8b".startswith(data[:2]):
