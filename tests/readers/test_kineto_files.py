@@ -178,9 +178,10 @@ def test_what_is_salvaged_of_gzip_comes_in_blocks_of_the_size_asked_for(tmp_path
             blocks = list(iter(lambda: stream.read(300), b""))
         assert {len(block) for block in blocks[:-1]} <= {300}
         assert b"".join(blocks) == whole
-        buffer = bytearray(300)
+        buffer, into = bytearray(300), []
         with Stream(path) as stream:
-            into = [bytes(buffer[:made]) for made in iter(lambda: stream.readinto(memoryview(buffer)), 0)]
+            while made := stream.readinto(memoryview(buffer)):
+                into.append(bytes(buffer[:made]))
         assert into == blocks
     assert damaged > 100
 

@@ -22,7 +22,7 @@ from traceanalyzer.readers.kineto_msgspec import MsgspecParser
 from traceanalyzer.readers.kineto_scanner import ScannerParser
 from traceanalyzer.results.analysis import Analysis
 
-BLOCKS = (None, 4000, None, 300, None)  # bytes; None is what the reader uses
+BLOCKS = (None, 2000, None, None, 2000, None, None, 300)  # bytes; None is what the reader uses
 HTML_EVERY = 20
 
 

@@ -42,6 +42,7 @@ STUCK_SECONDS = 25
 INPUTS_PER_WORKER = 5000
 INPUTS_PER_REPORT = 50
 _STATUS = Path("/proc/self/status")
+_MEMORY = Path("/dev/shm")  # where files cost no disk
 
 
 class HangError(Exception):
@@ -121,7 +122,7 @@ def answer_all(
 
     before = signal.signal(signal.SIGPROF, hang)
     try:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
             for number in numbers:
                 if seconds is not None and time.monotonic() - begun > seconds:
                     break
