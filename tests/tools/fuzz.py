@@ -39,7 +39,7 @@ from tests.shared_data import ROOT
 
 LONGEST_SECONDS = 10
 STUCK_SECONDS = 25
-INPUTS_PER_WORKER = 5000
+INPUTS_PER_WORKER = 20_000
 INPUTS_PER_REPORT = 50
 _STATUS = Path("/proc/self/status")
 _MEMORY = Path("/dev/shm")  # where files cost no disk
@@ -201,12 +201,8 @@ def _keep(folder: Path | None, number: int, made: Made) -> None:
 
 def warm_up() -> None:
     """Compile what is compiled on first use: that time belongs to the installation, not to an input."""
-    import traceanalyzer
-
-    traceanalyzer.analyze(ROOT / "sample_traces/labelled/good")
-    traceanalyzer.analyze(ROOT / "sample_traces/labelled/nsys-good")
     with tempfile.TemporaryDirectory() as folder:
-        for number in range(100):
+        for number in range(200):
             with fuzz_ways.made_in(Path(folder, "made"), number) as made:
                 try:
                     fuzz_ways.answer(made, number)
