@@ -8,6 +8,8 @@ import lzma
 import sqlite3
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from tests.readers.nsys_exports import MAIN, Export, as_values, small_export, texts
@@ -232,6 +234,17 @@ def test_text_where_numbers_belong_names_the_column(tmp_path: Path) -> None:
         row["bytes"] = "many"
     with pytest.raises(TraceFormatError, match="CUPTI_ACTIVITY_KIND_MEMCPY: column 'bytes' holds values"):
         read(export, tmp_path)
+
+
+@pytest.mark.parametrize("value", [[[1]], [], {"a": 1}])
+def test_lists_where_text_belongs_name_the_column(tmp_path: Path, value: object) -> None:
+    folder = small_export().folder(tmp_path / "export", "parquet")
+    path = folder / "StringIds.parquet"
+    table = pyarrow.parquet.read_table(path)
+    lists = pa.array([value] * len(table))
+    pyarrow.parquet.write_table(table.set_column(table.column_names.index("value"), "value", lists), path)
+    with pytest.raises(TraceFormatError, match="StringIds: column 'value' holds values that are no text"):
+        nsys_arrow.read(folder)
 
 
 def test_the_database_is_recognised_by_content_not_by_name(tmp_path: Path) -> None:

@@ -222,13 +222,21 @@ class RawTable:
         return _values(values, np.int64)
 
     def texts(self, column: str) -> tuple[IntArray, list[str]]:
-        """Return a text column as codes into its distinct values; -1 where a value is missing or empty."""
+        """Return a text column as codes into its distinct values; -1 where a value is missing or empty.
+
+        Raises:
+            TraceFormatError: The column holds something that has no text, such as lists.
+        """
         if not len(self) or not self.has(column) or pa.types.is_null(self.data[column].type):
             return np.full(len(self), -1, dtype=np.int64), []
         values = self.data[column]
         kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
         if not any(is_kind(values.type) for is_kind in kinds):
-            values = values.cast(pa.large_string())
+            try:
+                values = values.cast(pa.large_string())
+            except pa.ArrowException as error:
+                problem = f"column {column!r} holds values that are no text ({_first_line(error)})"
+                raise TraceFormatError(self.path, problem, RE_EXPORT, where=self.name) from None
         encoded = pc.dictionary_encode(values).combine_chunks()
         codes = _values(pc.fill_null(encoded.indices.cast(pa.int64()), _scalar(-1)), np.int64)
         raw = encoded.dictionary.cast(pa.large_binary()).to_pylist()
