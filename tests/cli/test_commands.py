@@ -196,6 +196,21 @@ def test_document_cut_short_is_refused_by_analyze_too(capsys: pytest.CaptureFixt
     assert "not a whole analysis" in failure(capsys, ["analyze", str(document)])
 
 
+@pytest.mark.parametrize("place", [("steps", "class"), ("per_step", "idle_ns"), ("per_step", "counters", "launches")])
+def test_a_series_without_one_value_per_step_is_named(
+    capsys: pytest.CaptureFixture[str], document: Path, place: tuple[str, ...]
+) -> None:
+    tree = json.loads(document.read_bytes())
+    series = tree["ranks"][0]
+    for key in place:
+        series = series[key]
+    series.append(series[0] if series else 0)
+    document.write_text(json.dumps(tree))
+    line = failure(capsys, ["report", str(document)])
+    assert "not a whole analysis" in line
+    assert place[-1] in line
+
+
 def test_options_that_need_the_recording_are_refused_on_a_document(
     capsys: pytest.CaptureFixture[str], document: Path
 ) -> None:

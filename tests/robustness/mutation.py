@@ -140,7 +140,7 @@ def _mutate_document(document: dict[str, Any], chance: random.Random) -> None:
         return
     place = chance.randrange(len(events))
     event = events[place]
-    if not isinstance(event, dict):
+    if not isinstance(event, dict) or not event:
         return
     action = chance.randrange(10)
     if action == 0:
