@@ -370,3 +370,14 @@ def test_figures_carry_no_fixed_colours_no_dates_and_no_style_sheet(page: str) -
 )
 def test_titles_continue_the_sentence(title: str, expected: str) -> None:
     assert lower_first(title) == expected
+
+
+def test_a_change_is_shown_as_code_in_a_closed_part_of_its_finding(page: str) -> None:
+    parts = re.findall(r"<details class=\"remedy\">(.*?)</details>", page, re.DOTALL)
+    assert len(parts) == 1
+    assert re.findall(r"<pre[^>]*>(.*?)</pre>", parts[0], re.DOTALL) == [
+        "for batch in loader:\n    train_step(batch)",
+        "for batch in prefetched(loader):\n    train_step(batch)",
+        "traceanalyzer record script --out=AFTER -- python train.py\ntraceanalyzer compare BEFORE AFTER\n",
+    ]
+    assert "<code>train.py(41): main</code>" in parts[0]

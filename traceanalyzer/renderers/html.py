@@ -19,7 +19,7 @@ from traceanalyzer.renderers.html_answer import cards, headline
 from traceanalyzer.renderers.html_palette import css_variables
 from traceanalyzer.renderers.html_timeline import slice_count, timeline_payload
 from traceanalyzer.renderers.job_text import HEAD, job_lines, job_rows
-from traceanalyzer.renderers.text import marker_hint, visible
+from traceanalyzer.renderers.text import marker_hint, visible, visible_code
 from traceanalyzer.results.analysis import Analysis
 from traceanalyzer.results.answer import answer
 from traceanalyzer.results.vocabulary import FindingKind, Status
@@ -130,6 +130,7 @@ def _environment() -> Environment:
         "bytes_cell": lambda value: _cell(value, format_bytes(value), "bytes"),
         "share_cell": lambda value: _cell(value, format_share(value, 1.0), "share"),
         "visible": visible,
+        "visible_code": visible_code,
         "exact": lambda value: f"{value:,}",
         "percent": lambda fraction: f"{100 * fraction:.3f}%",
         "number": _number,

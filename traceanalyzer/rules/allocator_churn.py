@@ -36,7 +36,7 @@ from traceanalyzer.replay.bounds import bound, idle_total, judged_idle, judged_s
 from traceanalyzer.results.finding import Finding, Scalar
 from traceanalyzer.results.vocabulary import CAUSE_CODE, Cause, FindingKind
 from traceanalyzer.rules import cache_emptied
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.evidence import idle_evidence, where
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
 from traceanalyzer.units import format_ns, format_share
@@ -48,6 +48,20 @@ META = Meta(
     category="memory",
     fail_title="Steady steps take memory from the driver",
     pass_title="Steady steps are served from cached memory",
+    remedy=Remedy(
+        settings=("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",),
+        before="""
+        import torch
+        """,
+        after="""
+        import os
+
+        os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"  # before torch is imported
+
+        import torch
+        """,
+        record=("--memory",),
+    ),
 )
 
 

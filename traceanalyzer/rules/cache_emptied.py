@@ -38,7 +38,7 @@ from traceanalyzer.measures.facts import BoolArray, CallKind, IntArray
 from traceanalyzer.replay.bounds import JudgedSteps, bound, idle_total, judged_idle, judged_steps
 from traceanalyzer.results.finding import Evidence, Finding
 from traceanalyzer.results.vocabulary import CAUSE_CODE, Cause, FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.evidence import longest, where
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
 from traceanalyzer.units import format_ns, format_share
@@ -50,6 +50,18 @@ META = Meta(
     category="memory",
     fail_title="The memory cache is emptied in the loop",
     pass_title="The memory cache is left alone",
+    remedy=Remedy(
+        settings=("torch.cuda.empty_cache",),
+        before="""
+        for batch in loader:
+            train_step(batch)
+            torch.cuda.empty_cache()
+        """,
+        after="""
+        for batch in loader:
+            train_step(batch)
+        """,
+    ),
 )
 
 

@@ -32,7 +32,7 @@ from traceanalyzer.measures import Measures
 from traceanalyzer.replay.bounds import bound, judged_steps
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.vocabulary import FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
 from traceanalyzer.rules.waits import callers, loop_waits, wait_evidence, waiting_idle_ns
 from traceanalyzer.units import format_ns, format_share
@@ -44,6 +44,22 @@ META = Meta(
     category="sync",
     fail_title="The loop waits for the whole device",
     pass_title="No wait for the whole device costs time",
+    remedy=Remedy(
+        settings=("torch.cuda.synchronize",),
+        before="""
+        started = time.perf_counter()
+        train_step(batch)
+        torch.cuda.synchronize()
+        seconds = time.perf_counter() - started
+        """,
+        after="""
+        started, ended = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        started.record()
+        train_step(batch)
+        ended.record()
+        # some steps later, when the event has long passed: milliseconds = started.elapsed_time(ended)
+        """,
+    ),
 )
 
 

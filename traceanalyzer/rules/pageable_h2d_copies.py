@@ -42,7 +42,7 @@ from traceanalyzer.measures.facts import MemoryKind
 from traceanalyzer.replay.bounds import bound, judged_steps
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.vocabulary import FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
 from traceanalyzer.rules.transfers import bandwidth, blocking_uploads, copy_evidence, uploads
 from traceanalyzer.units import format_bytes, format_ns, format_share
@@ -54,6 +54,19 @@ META = Meta(
     category="copy",
     fail_title="Input is copied from pageable memory",
     pass_title="No time is lost to copies from pageable memory",
+    remedy=Remedy(
+        settings=("DataLoader(pin_memory=True)", "Tensor.to(non_blocking=True)"),
+        before="""
+        loader = DataLoader(dataset, batch_size=16, num_workers=8)
+        for images, targets in loader:
+            images = images.to("cuda")
+        """,
+        after="""
+        loader = DataLoader(dataset, batch_size=16, num_workers=8, pin_memory=True)
+        for images, targets in loader:
+            images = images.to("cuda", non_blocking=True)
+        """,
+    ),
 )
 
 

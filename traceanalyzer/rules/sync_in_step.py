@@ -39,7 +39,7 @@ from traceanalyzer.measures import Measures
 from traceanalyzer.replay.bounds import bound, judged_steps
 from traceanalyzer.results.finding import Finding, Scalar
 from traceanalyzer.results.vocabulary import FindingKind
-from traceanalyzer.rules.base import Meta, floor_ns
+from traceanalyzer.rules.base import Meta, Remedy, floor_ns
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
 from traceanalyzer.rules.waits import callers, loop_waits, scaler_cost_ns, wait_evidence, waiting_idle_ns
 from traceanalyzer.units import format_ns, format_share
@@ -51,6 +51,24 @@ META = Meta(
     category="sync",
     fail_title="Waiting for values of the device inside the step",
     pass_title="No wait inside the step costs time",
+    remedy=Remedy(
+        settings=("Tensor.item, Tensor.cpu, print",),
+        before="""
+        total = 0.0
+        for number, batch in enumerate(loader):
+            loss = train_step(batch)
+            total += loss.item()  # waits for the device in every step
+            print(number, total)
+        """,
+        after="""
+        total = torch.zeros((), device="cuda")
+        for number, batch in enumerate(loader):
+            loss = train_step(batch)
+            total += loss.detach()  # stays on the device
+            if number % 50 == 49:
+                print(number, total.item())
+        """,
+    ),
 )
 
 

@@ -35,7 +35,7 @@ from traceanalyzer.measures.arithmetic import among
 from traceanalyzer.replay.bounds import judged_idle, judged_steps
 from traceanalyzer.results.finding import Finding, Scalar
 from traceanalyzer.results.vocabulary import Cause, FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.outcome import NO_DEVICE, not_applicable, passed
 from traceanalyzer.rules.stalls import judge_stall
 from traceanalyzer.rules.transfers import uploads
@@ -47,6 +47,15 @@ META = Meta(
     category="copy",
     fail_title="Hundreds of small copies per step",
     pass_title="Small copies cost no device time",
+    remedy=Remedy(
+        settings=("one torch.tensor for all values",),
+        before="""
+        boxes = [torch.tensor(box, device="cuda") for box in boxes]  # one copy per box
+        """,
+        after="""
+        boxes = torch.tensor(boxes, device="cuda").unbind()  # one copy for all
+        """,
+    ),
 )
 
 _PREPARING = (Cause.OPERATOR_DISPATCH, Cause.PYTHON, Cause.LAUNCH_CALL, Cause.COPY_CALL, Cause.LAUNCH_LATENCY)

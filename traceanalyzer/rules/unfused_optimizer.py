@@ -34,7 +34,7 @@ from traceanalyzer.measures import Measures
 from traceanalyzer.replay.bounds import HOST_CAUSES, judged_idle, judged_steps
 from traceanalyzer.results.finding import Finding, Scalar
 from traceanalyzer.results.vocabulary import FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.optimizer import optimizer_step
 from traceanalyzer.rules.outcome import NO_DEVICE, not_applicable, passed
 from traceanalyzer.rules.stalls import judge_stall
@@ -46,6 +46,15 @@ META = Meta(
     category="compute",
     fail_title="The optimizer launches a kernel per parameter",
     pass_title="The optimizer's launches cost no device time",
+    remedy=Remedy(
+        settings=("torch.optim: fused=True or foreach=True",),
+        before="""
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False)
+        """,
+        after="""
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+        """,
+    ),
 )
 
 
