@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from traceanalyzer.renderers.github import annotation
 from traceanalyzer.results.comparison import Comparison, Family, Test, Verdict
 from traceanalyzer.units import format_bytes, format_ns
 
@@ -159,10 +160,7 @@ def render_github(comparison: Comparison) -> str:
     """
 
     def command(level: str, title: str, message: str) -> str:
-        def data(text: str) -> str:
-            return plain(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-        return f"::{level} title={data(title).replace(':', '%3A').replace(',', '%2C')}::{data(message)}"
+        return annotation(level, plain(title), plain(message))
 
     regressions = comparison.regressions
     lines = [command("error", f"{t.family.value}: {test_name(t)}", t.detail) for t in regressions[:10]]
