@@ -6,7 +6,7 @@ import re
 
 from traceanalyzer.renderers.github import annotation
 from traceanalyzer.results.comparison import Comparison, Family, Test, Verdict
-from traceanalyzer.units import format_bytes, format_ns
+from traceanalyzer.units import format_bytes, format_count, format_ns
 
 _MARK = {
     Verdict.REGRESSION: "❌ regression",
@@ -35,7 +35,7 @@ def format_ratio(test: Test) -> str:
     if test.change is None:
         return "new" if not test.base and test.candidate else "–"
     if test.change > MOST_PERCENT / 100:
-        return f"× {test.change + 1:.3g}"
+        return f"× {format_count(test.change + 1)}"
     return f"{test.change * 100:+.1f} %"
 
 
@@ -44,7 +44,7 @@ def format_interval(test: Test) -> str:
     if test.low is None or test.high is None:
         return ""
     if test.high > MOST_PERCENT / 100:
-        return f"× {test.low + 1:.3g} to {test.high + 1:.3g}"
+        return f"× {format_count(test.low + 1)} to {format_count(test.high + 1)}"
     return f"{test.low * 100:+.1f} to {test.high * 100:+.1f} %"
 
 

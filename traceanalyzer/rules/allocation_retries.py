@@ -45,7 +45,7 @@ from traceanalyzer.rules.base import Meta, Remedy, floor_ns
 from traceanalyzer.rules.evidence import MOST
 from traceanalyzer.rules.memory import HISTORY, device_bytes, device_memory, moment
 from traceanalyzer.rules.outcome import Case, decide, fails, not_applicable, passed
-from traceanalyzer.units import format_bytes, format_share
+from traceanalyzer.units import format_bytes, format_ns, format_share
 
 META = Meta(
     code="TA403",
@@ -154,7 +154,7 @@ def _span(measures: Measures) -> str:
     memory = measures.memory
     if memory is None or memory.first_ns is None or memory.last_ns is None:
         return ""
-    return f" ({(memory.last_ns - memory.first_ns) / 1e9:.3g} s)"
+    return f" ({format_ns(memory.last_ns - memory.first_ns)})"
 
 
 def _reserved_at_first(device: DeviceMemory) -> int | None:

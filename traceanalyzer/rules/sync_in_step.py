@@ -42,7 +42,7 @@ from traceanalyzer.results.vocabulary import FindingKind
 from traceanalyzer.rules.base import Meta, Remedy, floor_ns
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
 from traceanalyzer.rules.waits import callers, loop_waits, scaler_cost_ns, wait_evidence, waiting_idle_ns
-from traceanalyzer.units import format_ns, format_share
+from traceanalyzer.units import format_count, format_ns, format_share
 
 META = Meta(
     code="TA501",
@@ -116,7 +116,7 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         observed[f"place_{number}_waits_per_step"] = round(caller.count / judged.count, 2)
         observed[f"place_{number}_won_per_step_ns"] = judged.per_step(caller.won_ns)
     names = "; ".join(
-        f"{c.operator}{f' at {c.where}' if c.where else ''}: {c.count / judged.count:.3g} per step, "
+        f"{c.operator}{f' at {c.where}' if c.where else ''}: {format_count(c.count / judged.count)} per step, "
         f"{format_ns(judged.per_step(c.won_ns))}"
         for c in listed
     )
@@ -129,9 +129,9 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
     case = Case(
         saving=bound(judged, likely_ns=won, low_ns=min(certain, won)),
         message=(
-            f"The host waits for the device {per_step_waits:.3g} times per step. Without these waits it would run "
-            f"ahead and the device would idle {format_ns(per_step)} less of the {format_ns(judged.mean_step_ns)} step "
-            f"({format_share(per_step, judged.mean_step_ns)}). {names}.{aside}"
+            f"The host waits for the device {format_count(per_step_waits)} times per step. Without these waits it "
+            f"would run ahead and the device would idle {format_ns(per_step)} less of the "
+            f"{format_ns(judged.mean_step_ns)} step ({format_share(per_step, judged.mean_step_ns)}). {names}.{aside}"
         ),
         observed=observed,
         evidence=evidence,
@@ -139,5 +139,8 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         fix=fix,
         confidence=0.7,
     )
-    quiet = f"The host waits {per_step_waits:.3g} times per step, but that costs only {format_ns(per_step)}.{aside}"
+    quiet = (
+        f"The host waits {format_count(per_step_waits)} times per step, but that costs only "
+        f"{format_ns(per_step)}.{aside}"
+    )
     return decide(META, measures, thresholds, judged, case, quiet)

@@ -39,6 +39,7 @@ from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.outcome import NO_DEVICE, not_applicable, passed
 from traceanalyzer.rules.stalls import judge_stall
 from traceanalyzer.rules.transfers import uploads
+from traceanalyzer.units import format_count
 
 META = Meta(
     code="TA304",
@@ -84,7 +85,7 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
     per_step = int(np.count_nonzero(small)) / judged.count
     observed: dict[str, Scalar] = {"small_copies_per_step": round(per_step, 2)}
     if per_step < thresholds.min_copies_per_step:
-        message = f"{per_step:.3g} small host-to-device copies per step."
+        message = f"{format_count(per_step)} small host-to-device copies per step."
         return passed(META, measures, thresholds, message, judged=judged, observed=observed)
     observed["median_bytes"] = round(float(np.median(copies.size_bytes[small])))
     mask = judged_idle(measures, judged) & among(idle.activity, copies.activity[small])

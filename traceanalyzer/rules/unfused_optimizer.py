@@ -38,6 +38,7 @@ from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.optimizer import optimizer_step
 from traceanalyzer.rules.outcome import NO_DEVICE, not_applicable, passed
 from traceanalyzer.rules.stalls import judge_stall
+from traceanalyzer.units import format_count
 
 META = Meta(
     code="TA604",
@@ -83,7 +84,7 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         "matrix_products_per_step": round(step.matrix_per_step, 2),
     }
     if per_step < thresholds.min_kernels_per_step:
-        message = f"An optimizer step launches {per_step:.3g} kernels outside multi-tensor updates."
+        message = f"An optimizer step launches {format_count(per_step)} kernels outside multi-tensor updates."
         return passed(META, measures, thresholds, message, judged=judged, observed=observed)
     if step.matrix_per_step > thresholds.max_matrix_products_per_step:
         message = (
