@@ -15,7 +15,7 @@ from traceanalyzer.renderers import html_memory as memory_view
 from traceanalyzer.renderers import html_view as view
 from traceanalyzer.renderers.embed import script_json
 from traceanalyzer.renderers.figures import draw_figures
-from traceanalyzer.renderers.html_answer import cards, headline
+from traceanalyzer.renderers.html_answer import cards, first_step, headline
 from traceanalyzer.renderers.html_palette import css_variables
 from traceanalyzer.renderers.html_timeline import slice_count, timeline_payload
 from traceanalyzer.renderers.job_text import HEAD, job_lines, job_rows
@@ -56,6 +56,7 @@ def render_html(analysis: Analysis) -> str:
             episodes=episodes,
             sentence=sentence,
             outlook=outlook,
+            first_step=first_step(analysis),
             faults=cards(analysis, FindingKind.FAULT),
             limiters=cards(analysis, FindingKind.LIMITER),
             notes=cards(analysis, FindingKind.NOTE),

@@ -49,7 +49,7 @@ META = Meta(
     slug="sync-in-step",
     kind=FindingKind.FAULT,
     category="sync",
-    fail_title="Waiting for values of the device inside the step",
+    fail_title="The loop waits for values of the device inside the step",
     pass_title="No wait inside the step costs time",
     remedy=Remedy(
         settings=("Tensor.item, Tensor.cpu, print",),
@@ -78,6 +78,24 @@ class Thresholds:
 
     # places listed by name in the finding
     listed_places: int = 5
+
+
+# what people write that ends in these operators
+_WRITTEN = {
+    "aten::is_nonzero": "a tensor as a condition, or printed",
+    "aten::item": ".item(), float() or printing",
+    "aten::_local_scalar_dense": ".item(), float() or printing",
+    "aten::nonzero": "nonzero or boolean indexing",
+    "aten::masked_select": "boolean indexing",
+    "aten::to": ".cpu() or .to()",
+    "aten::_to_copy": ".cpu() or .to()",
+}
+
+
+def _in_python(operator: str) -> str:
+    """Name an operator by what the user wrote; without a stack nothing else leads to the line."""
+    written = _WRITTEN.get(operator)
+    return f"{operator} ({written})" if written else operator
 
 
 def check(measures: Measures, thresholds: Thresholds) -> Finding:
@@ -122,7 +140,8 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
     )
     evidence, count = wait_evidence(measures, waits)
     fix = [
-        f"Do not read the value at {c.where or c.operator} in every step: keep it on the device, read it every N steps."
+        f"Do not read the value at {c.where or _in_python(c.operator)} in every step: keep it on the device, read it "
+        "every N steps."
         for c in listed[:3]
     ]
     fix.append("Replace nonzero, boolean indexing and .cpu() by operations whose result stays on the device.")
