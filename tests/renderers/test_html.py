@@ -11,7 +11,7 @@ import pytest
 from tests.sample_analysis import HOSTILE, MS, cpu_only_analysis, hostile_analysis, sample_analysis
 from traceanalyzer.renderers.embed import script_json
 from traceanalyzer.renderers.html import page_script, render_html
-from traceanalyzer.renderers.html_answer import cards, headline, lower_first
+from traceanalyzer.renderers.html_answer import cards, headline, lower_first, spot
 from traceanalyzer.renderers.html_palette import CAUSE_MEANING, GROUP_OF
 from traceanalyzer.renderers.html_timeline import timeline_payload
 from traceanalyzer.renderers.html_view import left_out, matrix, range_rows, step_bar
@@ -421,3 +421,18 @@ def test_a_change_is_shown_as_code_in_a_closed_part_of_its_finding(page: str) ->
         "traceanalyzer record script --out=AFTER -- python train.py\ntraceanalyzer compare BEFORE AFTER\n",
     ]
     assert "<code>train.py(41): main</code>" in parts[0]
+
+
+@pytest.mark.parametrize(
+    ("where", "shown"),
+    [
+        ("train.py(41): main", "train.py(41): main"),
+        ("train.py:41", "train.py:41"),
+        ("phase optimizer", "phase optimizer"),
+        ("Optimizer.step#SGD.step", "Optimizer.step#SGD.step"),
+        ("log", "range log"),
+        ("my range", "range my range"),
+    ],
+)
+def test_a_range_is_told_from_a_line_of_code(where: str, shown: str) -> None:
+    assert spot(where) == shown

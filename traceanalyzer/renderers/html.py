@@ -15,7 +15,7 @@ from traceanalyzer.renderers import html_memory as memory_view
 from traceanalyzer.renderers import html_view as view
 from traceanalyzer.renderers.embed import script_json
 from traceanalyzer.renderers.figures import draw_figures
-from traceanalyzer.renderers.html_answer import cards, first_step, headline
+from traceanalyzer.renderers.html_answer import cards, first_step, headline, spot
 from traceanalyzer.renderers.html_palette import css_variables
 from traceanalyzer.renderers.html_timeline import slice_count, timeline_payload
 from traceanalyzer.renderers.job_text import HEAD, job_lines, job_rows
@@ -132,6 +132,7 @@ def _environment() -> Environment:
         "share_cell": lambda value: _cell(value, format_share(value, 1.0), "share"),
         "visible": visible,
         "visible_code": visible_code,
+        "spot": spot,
         "exact": lambda value: f"{value:,}",
         "percent": lambda fraction: f"{100 * fraction:.3f}%",
         "number": _number,

@@ -9,6 +9,7 @@ from traceanalyzer.renderers.text import visible
 from traceanalyzer.results.analysis import Analysis, RankReport
 from traceanalyzer.results.answer import answer, firing, part_of, silence
 from traceanalyzer.results.finding import Evidence, Finding, Saving
+from traceanalyzer.results.places import code_place
 from traceanalyzer.results.vocabulary import Basis, FindingKind
 from traceanalyzer.units import format_ns, format_share
 
@@ -228,6 +229,12 @@ def _locations(finding: Finding) -> tuple[str, ...]:
     known = finding.observed.get("where")
     places = [known] if isinstance(known, str) else []
     return tuple(dict.fromkeys(visible(w) for w in (*places, *(e.where for e in finding.evidence)) if w))[:4]
+
+
+def spot(where: str) -> str:
+    """Say what kind of place it is where that is not plain to see: a range's name looks like any word."""
+    is_plain = code_place(where) is not None or where.startswith("phase ") or any(mark in where for mark in "./(:#")
+    return where if is_plain else f"range {where}"
 
 
 def _place(evidence: Evidence) -> str:
