@@ -77,8 +77,8 @@ def test_a_parts_time_excludes_the_parts_inside_it() -> None:
         inner()
 
     TimedPart(work, clock, clock.part("outer"))()
-    cells = clock.cells
-    inner_ns, outer_ns = cells[2], cells[4]
+    parts = clock.take()["parts"]
+    inner_ns, outer_ns = parts["inner"]["ns"], parts["outer"]["ns"]
     assert inner_ns >= 30_000_000
     assert 10_000_000 <= outer_ns < 30_000_000
 
@@ -113,8 +113,17 @@ def test_every_transform_is_timed_and_still_does_its_work() -> None:
     time_transforms(images, clock)
     assert images.transforms(images.load_image(3)) == 12
     assert clock.parts == ["load_image", "Twice"]
-    row_part_calls = clock.cells[2 + 2 * 1 + 1]
-    assert row_part_calls == 2
+    parts = clock.take()["parts"]
+    assert {name: part["calls"] for name, part in parts.items()} == {"load_image": 1, "Twice": 2}
+    assert clock.take()["parts"] == {}
+
+
+def test_a_transform_that_never_acts_is_left_alone() -> None:
+    images, idle = Images(), Twice()
+    idle.p = 0.0  # type: ignore[attr-defined]
+    images.transforms.transforms.append(idle)
+    time_transforms(images, LoaderClock())
+    assert images.transforms.transforms[-1] is idle
 
 
 def test_timing_costs_less_than_a_hundredth_of_a_batch() -> None:

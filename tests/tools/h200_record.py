@@ -13,6 +13,7 @@ import argparse
 import gzip
 import json
 import os
+import pickle
 import shutil
 import signal
 import sqlite3
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import tarfile
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -79,7 +81,7 @@ RUNS = (
     fault("validate-every-step", "--settle=8", "--unprofiled=8", steps=3),
     fault("heavy-mosaic", "--unprofiled=12"),
     fault("no-persistence", "--settle=4", "--unprofiled=12", steps=9, limit_s=90),
-    fault("memory-cap", "--settle=8", "--unprofiled=8", "--set=nbs=32", steps=3, limit_s=100),
+    fault("memory-cap", "--settle=4", "--unprofiled=6", "--set=nbs=32", "--no-trials", steps=3, limit_s=100),
     fault("amp-off", "--settle=8", "--unprofiled=10", "--set=nbs=32", steps=2, limit_s=100),
     fault("device-sync"),
     fault("log-every-step", steps=3),
@@ -88,7 +90,7 @@ RUNS = (
     fault("blocking"),
     fault("print-tensor"),
     fault("low-prefetch", "--unprofiled=16"),
-    fault("fragmentation", "--settle=16", steps=3),
+    fault("fragmentation", "--settle=8", "--no-trials", steps=3),
     fault("creep", "--settle=8", "--unprofiled=8", steps=4),
     fault("channels-last-off", "--settle=8", "--unprofiled=10", "--set=nbs=32", steps=2, limit_s=100),
     Run("nsys-good", ("--steps=6", "--set=nbs=16"), 110, "nsys"),
@@ -132,7 +134,7 @@ def main() -> int:
             if problem:
                 failed.append(f"{run.name}: {problem}")
                 continue
-        row = summarise(run, folder)
+        row = summarise(run, folder) + incidents(folder)
         rows.append(row)
         drop_arrows(folder)
         say(f"{row}  [{time.monotonic() - start:.0f} s]")
@@ -263,6 +265,18 @@ def summarise(run: Run, folder: Path) -> str:
         f"{run.name:28} {ms(mean_bare):>11} {ms(mean_after):>9} {ms(mean_profiled):>9} {ms(per_step):>10} "
         f"{share:>9} {true_share:>6} {size:>9}"
     )
+
+
+def incidents(folder: Path) -> str:
+    """Return what the allocator's snapshot counts, where the run left one."""
+    path = folder / "memory_snapshot.pickle"
+    if not path.is_file():
+        return ""
+    snapshot = pickle.loads(path.read_bytes())  # written by the recorder a moment ago
+    counters = snapshot["device_counters"][0] if snapshot["device_counters"] else {}
+    actions = Counter(entry["action"] for trace in snapshot["device_traces"] for entry in trace)
+    size = path.stat().st_size / 1e6
+    return f"  snapshot {size:.1f} MB, {counters}, in the history {dict(actions)}"
 
 
 def mean(values: list[int]) -> float | None:

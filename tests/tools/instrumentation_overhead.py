@@ -1,145 +1,179 @@
-"""Measure what the recorder costs while no profiler runs: the same training, epoch by epoch with and without it.
+"""Measure what the recorder costs while no profiler runs, in one training with everything switched on and off.
 
-    python tests/tools/instrumentation_overhead.py [--epochs 20] [--batches 10] [--batch 4] [--imgsz 160] [--workers 0]
+    python tests/tools/instrumentation_overhead.py --out overhead.jsonl [--processes 3] [--steps 800] [--seconds 75]
+                                                   [--batch 16] [--imgsz 640] [--workers 8] [--dose 1]
+    python tests/tools/instrumentation_overhead.py --table overhead.jsonl
 
-One process trains; every other epoch is instrumented (ranges, timers, and on a GPU events at every phase border), the
-epochs between are bare. Each instrumented epoch is compared with the mean of its two neighbours, so that drift
-cancels. Prints the median of the paired differences with its 95 % interval (distribution-free, from order statistics):
-of the epoch's median step, of wall time and of the process's processor time; the last is steadier on a machine that is
-shared. The direct cost of a step's timers, measured apart from any training, says what to expect.
+Ultralytics' own trainer runs. Between two steps all of the recorder is taken out or put back: wrappers, hooks, timers,
+CUDA events, the watch on garbage collection, the GPU sampler and the timing in the loader's workers. Steps come in
+groups of four, on-off-off-on or off-on-on-off by a seeded coin, so that drift within a group cancels; each group gives
+one difference. Groups never span an epoch's edge. Printed are the median of the differences with its exact 95 %
+interval (sign test), and their mean with a bootstrap interval, which rare costs enter too (a sample of the GPU every
+half second, a collection): of the step's wall time, device work included, and of the process's processor time.
+
+``--dose 10`` lets timers and events act ten times in an instrumented step: what is found is ten times as large, and its
+interval divided by ten is narrower. ``--dose 0`` leaves everything off, to see what the method finds in nothing. Two
+more numbers say what to expect: the time the recorder's calls of one step take outside any training, and, from the same
+batches made twice, what the timing in the workers adds to a batch.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
+import json
+import random
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
-from itertools import pairwise
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from tests.tools.instrumentation_switch import DosedRecorder, LoaderSwitch, Switch  # noqa: E402
+from tests.tools.paired_statistics import describe, describe_mean  # noqa: E402
+from traceanalyzer.recording.facts import gpus, usable_cores, versions  # noqa: E402
 from traceanalyzer.recording.options import YoloOptions  # noqa: E402
 from traceanalyzer.recording.recorder import Recorder, RecordingComplete  # noqa: E402
-from traceanalyzer.recording.schedule import Schedule  # noqa: E402
+from traceanalyzer.recording.schedule import Schedule, Stage  # noqa: E402
+from traceanalyzer.recording.training_state import random_state, set_random_state  # noqa: E402
 from traceanalyzer.recording.yolo import _make_trainer, _workplace  # noqa: E402
 from traceanalyzer.recording.yolo_hooks import attach  # noqa: E402
+
+GROUP = 4  # steps
+EDGE_STEPS = 2  # left out after an epoch's edge, where the trainer collects garbage and empties the cache
+DEFAULTS = {"steps": 800, "batch": 16, "imgsz": 640, "workers": 8, "warm-up": 16, "dose": 1, "batches": 44}
 
 
 def parse() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description="Measure what the recorder costs while no profiler runs.")
-    for name, default in (("epochs", 20), ("batches", 10), ("batch", 4), ("imgsz", 160), ("workers", 0)):
-        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--out", type=Path, help="file to add a line of results to, per process")
+    parser.add_argument("--table", type=Path, nargs="+", help="print the table of earlier results instead")
+    parser.add_argument("--processes", type=int, default=1, help="trainings, one after the other")
+    parser.add_argument("--seed", type=int, default=1, help="of the order; each further process adds one")
+    parser.add_argument("--seconds", type=float, default=600.0, help="end the steps of a process after that time")
+    parser.add_argument("--loader-pairs", type=int, default=24, help="batches made twice, with and without timing")
     parser.add_argument("--model", default="yolo11n.yaml")
-    return parser.parse_args()
+    parser.add_argument("--dataset-dir", type=Path, help="keep the synthetic images here, to use them again")
+    for name, default in DEFAULTS.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    options = parser.parse_args()
+    if not options.table and not options.out:
+        parser.error("--out or --table is needed")
+    return options
 
 
-def _clocks() -> tuple[int, int]:
-    return time.perf_counter_ns(), time.process_time_ns()
+class Endless(Schedule):
+    """A schedule that stays in the unprofiled stage."""
+
+    def stage_of(self, step: int) -> Stage:
+        """Return the stage of any step."""
+        return Stage.UNPROFILED
 
 
-def paired(times: list[float]) -> list[float]:
-    """Return how much longer, in percent, each odd entry is than the mean of its neighbours."""
-    return [
-        100 * (times[number] / statistics.mean((times[number - 1], times[number + 1])) - 1)
-        for number in range(1, len(times) - 1, 2)
-    ]
+@dataclass
+class _One:
+    """A loader with one batch left."""
+
+    source: Iterator[Any]
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.source
+
+    def __len__(self) -> int:
+        return 1
 
 
-def median_interval(values: list[float], confidence: float = 0.95) -> tuple[float, float]:
-    """Return the narrowest pair of order statistics that hold the median with at least this confidence."""
-    ordered, count = sorted(values), len(values)
-    outside = 0.0
-    rank = 0  # values left out at either end
-    while rank < count // 2:
-        outside += 2 * math.comb(count, rank) / 2**count
-        if outside > 1 - confidence:
-            break
-        rank += 1
-    first = max(rank - 1, 0)
-    return ordered[first], ordered[count - 1 - first]
+@dataclass
+class Measured:
+    """One process's numbers: per group, the times of its two instrumented and its two bare steps, in ns."""
+
+    wall_ns: list[tuple[list[int], list[int]]] = field(default_factory=list)
+    processor_ns: list[tuple[list[int], list[int]]] = field(default_factory=list)
 
 
 class Alternation:
-    """Instruments every other epoch and times all of them.
+    """Serves batches to the trainer, in steps with and without the recorder, and times them.
 
     Args:
-        folder: Where run folders of the instrumented epochs go.
-        epochs: Number of epochs to time.
-        batches: Batches of an epoch.
+        switch: Turns the recorder on and off.
+        recorder: The recorder.
+        options: The command line.
     """
 
-    def __init__(self, folder: Path, epochs: int, batches: int) -> None:
-        self.folder = folder
-        self.epochs = epochs
-        self.schedule = Schedule(warm_up=0, unprofiled=batches + 1, recorded=0)
-        self.recorder: Recorder | None = None
-        self.times_ns: list[tuple[int, int]] = []
-        self.start: tuple[int, int] | None = None
-        self.first_done = False
-        self.step_ns: list[float] = []
-        self._ends: list[int] = []
-
-    def step_end(self, trainer: Any) -> None:
-        """Note when a step ended."""
-        self._ends.append(time.perf_counter_ns())
-
-    def begin(self, trainer: Any) -> None:
-        """Start an epoch, instrumented when its number is odd."""
+    def __init__(self, switch: Switch, recorder: DosedRecorder, options: argparse.Namespace) -> None:
         import torch
 
-        if len(self.times_ns) % 2 == 1 and self.first_done:
-            self.recorder = Recorder(
-                self.folder / f"epoch{len(self.times_ns)}", schedule=self.schedule, profiler="none", sample_gpu=False
-            )
-            self.recorder.__enter__()
-            attach(trainer, self.recorder)
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
+        self.switch, self.recorder = switch, recorder
+        self.measured = Measured()
+        self._groups = max(options.steps // GROUP, 1)
+        self._warm_up, self._dose = options.warm_up, options.dose
+        self._end = time.monotonic() + options.seconds
+        self._coin = random.Random(options.seed)
+        self._wait = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
 
-    def first_batch(self, trainer: Any) -> None:
-        """Start the clock at the first batch, after the loader has been asked."""
-        if self.start is None:
-            self.start = _clocks()
+    def epoch(self, loader: Any) -> Iterator[Any]:
+        """Yield an epoch's batches."""
+        source, left = self.switch.base.__iter__(loader), len(loader)
+        for _ in range(min(EDGE_STEPS, left)):
+            yield from self._step(source, on=False)
+            left -= 1
+        while left:
+            warming = self._warm_up > 0
+            if left < GROUP or warming:
+                # warm up in both states: the first instrumented steps make the events
+                yield from self._step(source, on=warming and left % 2 == 0)
+                left -= 1
+                self._warm_up -= 1
+                continue
+            yield from self._group(source)
+            left -= GROUP
+            if len(self.measured.wall_ns) >= self._groups or time.monotonic() > self._end:
+                self.switch.set(True)
+                raise RecordingComplete
+        self.switch.set(False)
 
-    def end(self, trainer: Any) -> None:
-        """Stop the clock and detach."""
-        import torch
+    def _group(self, source: Iterator[Any]) -> Iterator[Any]:
+        first = self._coin.random() < 0.5
+        wall: tuple[list[int], list[int]] = ([], [])
+        processor: tuple[list[int], list[int]] = ([], [])
+        for on in (first, not first, not first, first):
+            spent = yield from self._step(source, on=on)
+            wall[not on].append(spent[0])
+            processor[not on].append(spent[1])
+        self.measured.wall_ns.append(wall)
+        self.measured.processor_ns.append(processor)
+        self.recorder.free_events()
 
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        wall, processor = _clocks()
-        assert self.start is not None
-        steps = [after - before for before, after in pairwise(self._ends)]
-        self._ends = []
-        spent, self.start = (wall - self.start[0], processor - self.start[1]), None
-        if self.recorder is not None:
-            self.recorder.finish()
-            self.recorder = None
-        if self.first_done:
-            self.times_ns.append(spent)
-            self.step_ns.append(statistics.median(steps))
-        self.first_done = True
-        if len(self.times_ns) == self.epochs:
-            raise RecordingComplete
+    def _step(self, source: Iterator[Any], *, on: bool) -> Iterator[Any]:
+        on = on and self._dose > 0
+        self.switch.set(on)
+        self._wait()
+        wall, processor = time.perf_counter_ns(), time.process_time_ns()
+        if on:
+            yield from self.recorder.steps(_One(source))
+        else:
+            yield next(source)
+        self._wait()
+        return time.perf_counter_ns() - wall, time.process_time_ns() - processor
 
 
-def direct_cost_ns(folder: Path, steps: int = 2000) -> float:
-    """Return what the timers of one step cost, phases nested as the trainer's are."""
+def direct_cost_ns(folder: Path, steps: int = 200) -> float:
+    """Return what the recorder's calls of one step take, phases nested as the trainer's are."""
     phases = ("data", "h2d", "forward", "backward", "optimizer", "log")
-    schedule = Schedule(warm_up=0, unprofiled=steps + 1, recorded=0)
-    recorder = Recorder(folder, schedule=schedule, profiler="none", sample_gpu=False)
+    recorder = Recorder(folder, schedule=Schedule(unprofiled=steps + 50), profiler="none", sample_gpu=False)
+    recorder.schedule = Endless(unprofiled=steps + 50)
+    spent = 0
     with recorder:
-        recorder.begin_step()
-        recorder.end_step()
-        begin = time.perf_counter_ns()
-        for _ in range(steps):
+        for number in range(steps + 40):
+            begin = time.perf_counter_ns()
             recorder.begin_step()
             for name in phases:
                 recorder.push(name)
@@ -149,48 +183,138 @@ def direct_cost_ns(folder: Path, steps: int = 2000) -> float:
                     recorder.pop()
                 recorder.pop()
             recorder.end_step()
-        spent = time.perf_counter_ns() - begin
+            spent += time.perf_counter_ns() - begin if number >= 40 else 0
     return spent / steps
 
 
-def main() -> int:
-    """Run the measurement and print it."""
-    options = parse()
+def loader_pairs(switch: LoaderSwitch, pairs: int, batch: int, seed: int) -> list[tuple[int, int]]:
+    """Make the same batches twice in this process and return the processor time with and without timing, in ns.
+
+    Args:
+        switch: Turns the timing on and off.
+        pairs: Number of batches.
+        batch: Samples of each.
+        seed: Of the choice of samples and the order.
+    """
+    dataset, choice = switch._loader.dataset, random.Random(seed)
+    found = []
+    for number in range(pairs + 2):
+        indices = [choice.randrange(len(dataset)) for _ in range(batch)]
+        lists = {name: list(value) for name, value in vars(dataset).items() if isinstance(value, list)}
+        state, spent = random_state(), [0, 0]
+        for on in choice.sample((True, False), 2):
+            switch.flag.value = on
+            for name, values in lists.items():
+                getattr(dataset, name)[:] = values
+            set_random_state(state)
+            begin = time.thread_time_ns()
+            switch.collate(switch.fetch(indices))
+            spent[not on] = time.thread_time_ns() - begin
+        if number >= 2:  # the first fill caches
+            found.append((spent[0], spent[1]))
+    return found
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Train once and return what was measured."""
     yolo = YoloOptions(
-        model=options.model,
-        batch=options.batch,
-        imgsz=options.imgsz,
-        workers=options.workers,
-        batches_per_epoch=options.batches,
-        set=(f"nbs={options.batch}",),
-    )
+        model=options.model, batch=options.batch, imgsz=options.imgsz, workers=options.workers,
+        batches_per_epoch=options.batches, set=(f"nbs={options.batch}",), dataset_dir=options.dataset_dir,
+    )  # fmt: skip
+    alternations: list[Alternation] = []
     with tempfile.TemporaryDirectory() as folder, _workplace(yolo) as place:
         trainer = _make_trainer(yolo, [], place)
-        alternation = Alternation(Path(folder), options.epochs, options.batches)
-        trainer.add_callback("on_train_epoch_start", alternation.begin)
-        trainer.add_callback("on_train_batch_start", alternation.first_batch)
-        trainer.add_callback("on_train_batch_end", alternation.step_end)
-        trainer.add_callback("on_train_epoch_end", alternation.end)
-        try:
+
+        def begin(it: Any) -> None:
+            recorder = DosedRecorder(Path(folder) / "RUN", dose=options.dose, schedule=Endless(), profiler="none")
+            switch = Switch(it, recorder, attach)
+            alternation = Alternation(switch, recorder, options)
+            alternations.append(alternation)
+            base = switch.base
+            served = {"__iter__": lambda loader: alternation.epoch(loader)}
+            it.train_loader.__class__ = type(base.__name__, (base,), served)
+
+        trainer.add_callback("on_pretrain_routine_end", begin)
+        with suppress(RecordingComplete):
             trainer.train()
-        except RecordingComplete:
-            trainer.train_loader.close()
+        alternation = alternations[0]
+        alternation.switch.close()
+        document = alternation.recorder.folder.document
+        samples = Path(folder) / "RUN" / "gpu.csv"
+        trainer.train_loader.close()
+        pairs = loader_pairs(alternation.switch.loader, options.loader_pairs, options.batch, options.seed)
         direct_ns = direct_cost_ns(Path(folder) / "direct")
-    bare = [wall for wall, _ in alternation.times_ns[::2]]
-    step_ms = statistics.median(bare) / options.batches / 1e6
-    sys.stdout.write(f"bare step {step_ms:.2f} ms, {options.epochs // 2} pairs of {options.batches} steps\n")
-    sys.stdout.write(f"direct cost of the timers: {direct_ns / 1e3:.0f} us a step, {direct_ns / step_ms / 1e4:.2f} %\n")
-    measured: tuple[tuple[str, list[float]], ...] = (
-        ("median step", alternation.step_ns),
-        ("wall time", [float(wall) for wall, _ in alternation.times_ns]),
-        ("processor time", [float(processor) for _, processor in alternation.times_ns]),
+        found = versions()
+        return {
+            "model": options.model, "batch": options.batch, "imgsz": options.imgsz, "workers": options.workers,
+            "dose": options.dose, "seed": options.seed,
+            "machine": {"gpu": next((gpu["name"] for gpu in gpus()), None), "cores": usable_cores()},
+            "versions": {name: found[name] for name in ("torch", "ultralytics", "python")},
+            "switched": alternation.switch.difference.names,
+            "switched_in_loader": alternation.switch.loader.difference.names,
+            "loader_batches_timed": document["passes"][0].get("loader", {}).get("unprofiled", {}).get("batches", 0),
+            "gpu_samples": len(samples.read_text().splitlines()) - 1 if samples.is_file() else 0,
+            "device_phases": len(alternation.recorder.times()["unprofiled"].device_phase_ns),
+            "direct_ns": direct_ns, "loader_pairs_ns": pairs, "wall_ns": alternation.measured.wall_ns,
+            "processor_ns": alternation.measured.processor_ns,
+        }  # fmt: skip
+
+
+def differences(groups: list[list[list[int]]]) -> list[float]:
+    """Return by how many percent the instrumented steps of each group are longer than its bare ones."""
+    return [100 * (sum(on) / sum(bare) - 1) for on, bare in groups]
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    """Return Markdown: a row per process, and one for the processes of a configuration together."""
+    head = (
+        "| training | bare step, ms | groups | wall time, median | wall time, mean | processor time, median | "
+        "direct, µs a step | worker timing, of a batch |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
     )
-    for what, values in measured:
-        shares = paired(values)
-        low, high = median_interval(shares)
-        sys.stdout.write(
-            f"{what}: overhead median {statistics.median(shares):+.2f} % (95 % interval {low:+.2f} to {high:+.2f} %)\n"
-        )
+    lines = [head]
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for result in results:
+        device = result["machine"]["gpu"] or f"{result['machine']['cores']} CPU cores"
+        kind = f"{Path(result['model']).stem}, batch {result['batch']}, {result['imgsz']} px, {device}"
+        kinds.setdefault(kind + (f", dose {result['dose']}" if result["dose"] != 1 else ""), []).append(result)
+    for kind, members in kinds.items():
+        lines += [row(f"{kind}, seed {member['seed']}", [member]) for member in members]
+        if len(members) > 1:
+            lines.append(row(f"**{kind}: all {len(members)}**", members))
+    return "\n".join(lines)
+
+
+def row(name: str, results: list[dict[str, Any]]) -> str:
+    """Return one line of the table, from the groups of one process or of several."""
+    wall = [value for result in results for value in differences(result["wall_ns"])]
+    processor = [value for result in results for value in differences(result["processor_ns"])]
+    bare = [value for result in results for _, steps in result["wall_ns"] for value in steps]
+    pairs = [100 * (on / off - 1) for result in results for on, off in result["loader_pairs_ns"]]
+    direct = statistics.median(result["direct_ns"] for result in results)
+    cells = (
+        name, f"{statistics.median(bare) / 1e6:.1f}", str(len(wall)), describe(wall), describe_mean(wall),
+        describe(processor), f"{direct / 1e3:.0f}", describe(pairs) if pairs else "–",
+    )  # fmt: skip
+    return "| " + " | ".join(cells) + " |"
+
+
+def main() -> int:
+    """Measure, or print the table."""
+    options = parse()
+    if options.table:
+        lines = [line for path in options.table for line in path.read_text(encoding="utf-8").splitlines()]
+        sys.stdout.write(table([json.loads(line) for line in lines]) + "\n")
+        return 0
+    if options.processes > 1:
+        # every training in a process of its own: caches, memory layout and the allocator's state begin anew
+        for number in range(options.processes):
+            command = [sys.executable, __file__, *sys.argv[1:], f"--seed={options.seed + number}", "--processes=1"]
+            subprocess.run(command, check=True)
+        return 0
+    result = measure(options)
+    with options.out.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(result) + "\n")
+    sys.stdout.write(table([result]) + "\n")
     return 0
 
 

@@ -46,7 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code: 0 done, 1 a gate fired, 2 no usable input or wrong usage, 130 interrupted.
     """
     words = list(arguments) if arguments is not None else sys.argv[1:]
-    if arguments is None and words and words[0] in _ANALYSING:
+    owns_process = arguments is None and bool(words) and words[0] in _ANALYSING
+    if owns_process:
         # numba looks for SciPy's linear algebra when the first loop is loaded, which takes a tenth of an analysis;
         # none of these commands calculates with it, and the process is theirs alone
         sys.modules.setdefault(_SCIPY_BLAS, None)  # type: ignore[arg-type]
@@ -66,6 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         return fail(f"{place}{error.strerror or error}", UNUSABLE)
+    finally:
+        if owns_process:
+            # the interpreter looks for garbage once more when it ends; the system takes the memory back in any case
+            gc.freeze()
     return code
 
 

@@ -118,7 +118,7 @@ def compare_families(base: list[Run], candidate: list[Run], ranks: int = 1) -> l
     after = _families(candidate, names)
     u, p_worse, p_better = mann_whitney(before, after)
     adjusted_worse, adjusted_better = (holm(p, total=ranks * len(names)) for p in (p_worse, p_better))
-    median_before, median_after = np.median(before, axis=0), np.median(after, axis=0)
+    median_before, median_after = row_medians(before.T), row_medians(after.T)
     change = median_after - median_before
     scale = np.maximum(median_before, 1.0)
     large = (np.abs(change) > FAMILY_FLOOR_NS) & (np.abs(change) / scale > FAMILY_FLOOR_RELATIVE)

@@ -62,15 +62,17 @@ class MemoryCap(Fault):
     name: ClassVar[str] = "memory-cap"
     code: ClassVar[str] = "TA403"
     about: ClassVar[str] = (
-        "after the warm-up memory is capped just above what a step needs, and after each step one large block is "
-        "asked for: the cache is given up for it, and has to be built again"
+        "after the warm-up memory is capped just above what a step needs, and after each step one large block, larger "
+        "each time, is asked for: the cache is given up for it, and has to be built again"
     )
     needs_cuda: ClassVar[bool] = True
     settings: ClassVar[FaultSettings] = FaultSettings(
         trainer={"model": "yolo11m.yaml", "batch": 32, "workers": 12}, run={"memory": True}
     )
-    headroom: ClassVar[float] = 1.2  # of a step's peak: holes in the allocator's segments need some
-    block: ClassVar[float] = 0.3  # of it: more than the headroom, so that it never fits beside a step's cache
+    headroom: ClassVar[float] = 1.25  # of a step's peak: holes in the allocator's segments need some
+    block: ClassVar[float] = 0.4  # of it: more than the headroom, so that it never fits beside a step's cache
+    growth_bytes: ClassVar[int] = 8 * _MIB  # a block that did not grow would be served from the last one's segment
+    block_bytes: int = 0
     capped: bool = False
 
     def prepare(self, trainer: Any) -> None:
@@ -81,6 +83,7 @@ class MemoryCap(Fault):
         """Cap at the last step's peak of allocated memory and a little."""
         if uses_cuda(trainer):
             cap_memory(trainer, int(self._peak * self.headroom))
+            self.block_bytes = int(self._peak * self.block)
             self.capped = True
 
     def each_step(self, trainer: Any) -> None:
@@ -90,7 +93,8 @@ class MemoryCap(Fault):
         if not uses_cuda(trainer):
             return
         if self.capped:
-            ask_for(trainer, int(self._peak * self.block))
+            self.block_bytes += self.growth_bytes
+            ask_for(trainer, self.block_bytes)
         else:
             self._peak = torch.cuda.max_memory_allocated(trainer.device)
             torch.cuda.reset_peak_memory_stats(trainer.device)

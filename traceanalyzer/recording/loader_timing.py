@@ -1,8 +1,9 @@
 """How long loader workers work on a batch, and on what, timed where the work happens.
 
 The numbers travel through a block of shared memory made before the workers start: each worker adds to its own row, so
-there are no locks and the batch itself is not touched. A part's time excludes the parts inside it (mosaic loads further
-images; those count as ``load_image``).
+there are no locks and the batch itself is not touched. Within a batch they are kept in the parts themselves, because a
+part is called hundreds of times. A part's time excludes the parts inside it (mosaic loads further images; those count
+as ``load_image``).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ _BATCHES, _TOTAL = 0, 1
 _PARTS_START = 2
 _HISTORY_START = _PARTS_START + 2 * MAX_PARTS  # per part: time and calls
 _ROW = _HISTORY_START + _HISTORY
+_now = time.perf_counter_ns
 
 
 class LoaderClock:
@@ -49,6 +51,7 @@ class LoaderClock:
             ``batches``; ``worker_ns``, summed over them; ``batch_ns``, the most recent ones' times; ``parts``: name →
             ``ns`` and ``calls``.
         """
+        _write_parts()
         now = list(self.cells)
         before, self._seen = self._seen, now
         batches = total = 0
@@ -56,9 +59,9 @@ class LoaderClock:
         part_ns = [0] * len(self.parts)
         part_calls = [0] * len(self.parts)
         for row in range(0, MAX_WORKERS * _ROW, _ROW):
-            fresh = now[row + _BATCHES] - before[row + _BATCHES]
-            if not fresh:
+            if now[row : row + _HISTORY_START] == before[row : row + _HISTORY_START]:
                 continue
+            fresh = now[row + _BATCHES] - before[row + _BATCHES]
             batches += fresh
             total += now[row + _TOTAL] - before[row + _TOTAL]
             for index in range(len(self.parts)):
@@ -82,6 +85,8 @@ class LoaderClock:
 
 _nested: list[int] = []
 """Per process: time already charged to parts inside each open part."""
+_used: list[TimedPart] = []
+"""Per process: parts called since their numbers were last written."""
 
 
 def _row_start() -> int:
@@ -89,6 +94,19 @@ def _row_start() -> int:
 
     worker = get_worker_info()
     return 0 if worker is None else (int(worker.id) % MAX_WORKERS) * _ROW
+
+
+def _write_parts() -> None:
+    """Add what the parts called in this process hold to the shared counters."""
+    if not _used:
+        return
+    row = _row_start()
+    for part in _used:
+        cell = row + part.cell
+        part.cells[cell] += part.own_ns
+        part.cells[cell + 1] += part.calls
+        part.own_ns = part.calls = 0
+    _used.clear()
 
 
 class TimedPart:
@@ -104,21 +122,22 @@ class TimedPart:
         self.inner = inner
         self.cells = clock.cells
         self.cell = _PARTS_START + 2 * part
+        self.own_ns = self.calls = 0
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Call the wrapped object and charge the time."""
-        start = time.perf_counter_ns()
+        start = _now()
         _nested.append(0)
         try:
             return self.inner(*arguments, **named)
         finally:
-            spent = time.perf_counter_ns() - start
-            own = spent - _nested.pop()
+            spent = _now() - start
+            self.own_ns += spent - _nested.pop()
             if _nested:
                 _nested[-1] += spent
-            cell = _row_start() + self.cell
-            self.cells[cell] += own
-            self.cells[cell + 1] += 1
+            if not self.calls:
+                _used.append(self)
+            self.calls += 1
 
     def __getattr__(self, name: str) -> Any:
         if name == "inner":  # not there yet while unpickling
@@ -165,6 +184,7 @@ class TimedCollate:
         """Collate and add the batch to this worker's row."""
         start = time.perf_counter_ns()
         batch = self.timed(samples)
+        _write_parts()
         row = _row_start()
         number = self.cells[row + _BATCHES]
         spent = _pending_ns.pop() if _pending_ns else 0
@@ -229,7 +249,8 @@ def _time_composed(composed: Any, clock: LoaderClock) -> None:
     if not isinstance(steps, list):
         return
     for index, step in enumerate(steps):
-        if isinstance(step, TimedPart):
+        # one that never acts is called for every sample all the same; timing it would cost more than it does
+        if isinstance(step, TimedPart) or getattr(step, "p", None) == 0:
             continue
         if isinstance(getattr(step, "transforms", None), list):
             _time_composed(step, clock)

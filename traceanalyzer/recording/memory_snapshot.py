@@ -40,11 +40,16 @@ def _counters(device: int) -> dict[str, int]:
     import torch
 
     stats = torch.cuda.memory_stats(device)
-    return {
+    total = int(torch.cuda.get_device_properties(device).total_memory)
+    counters = {
         "num_alloc_retries": int(stats.get("num_alloc_retries", 0)),
         "num_ooms": int(stats.get("num_ooms", 0)),
-        "total_memory_bytes": int(torch.cuda.get_device_properties(device).total_memory),
+        "total_memory_bytes": total,
     }
+    share = getattr(torch.cuda, "get_per_process_memory_fraction", None)  # older torch cannot tell
+    if share is not None:
+        counters["limit_bytes"] = round(share(device) * total)
+    return counters
 
 
 def shorten_paths(snapshot: dict[str, Any]) -> None:
