@@ -58,7 +58,7 @@ def test_module_runs_as_a_program() -> None:
 
 
 def test_every_command_is_one_file_and_one_registry_line() -> None:
-    shared = {"__init__", "app", "console", "judging", "output"}
+    shared = {"__init__", "app", "console", "judging", "output", "source_tree"}
     files = {path.stem for path in (ROOT / "traceanalyzer" / "cli").glob("*.py")} - shared
     assert {target.split(":")[0].rsplit(".", 1)[1] for target in cli.COMMANDS.values()} == files
     assert all(target.split(":")[1] in (name.replace("-", "_"), "app") for name, target in cli.COMMANDS.items())
