@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterable
 
 from traceanalyzer.renderers.job_text import HEAD, job_lines, job_rows, shown_ranks
-from traceanalyzer.renderers.text import cause_title, plan_text, saving_text, shorten, visible
+from traceanalyzer.renderers.text import cause_title, plan_text, saving_text, shorten, visible, visible_code
 from traceanalyzer.results.analysis import Analysis, DeviceReport, RankReport
 from traceanalyzer.results.answer import StepMean, answer, firing, mean_step, silence
-from traceanalyzer.results.finding import Evidence, Finding
+from traceanalyzer.results.finding import Evidence, Finding, Remedy
 from traceanalyzer.results.job import JobReport
 from traceanalyzer.results.vocabulary import FindingKind, Status
 from traceanalyzer.units import format_bytes, format_ns, format_share
@@ -129,12 +129,31 @@ def _finding(finding: Finding) -> str:
         "",
     ]
     lines += [f"{number}. {escape(step)}" for number, step in enumerate(finding.fix, start=1)]
+    if finding.remedy is not None:
+        lines += ["", *_remedy(finding.remedy, finding.code)]
     if finding.evidence:
         lines += ["", *(_place(place) for place in finding.evidence[:MAX_EVIDENCE])]
         more = max(finding.evidence_count, len(finding.evidence)) - MAX_EVIDENCE
         if more > 0:
             lines.append(f"- and {more} more")
     return "\n".join([*lines, "", "</details>"])
+
+
+def _remedy(remedy: Remedy, finding_code: str) -> Iterable[str]:
+    if remedy.where is not None:
+        yield f"Line of code: {code(remedy.where)}"
+        yield ""
+    if remedy.before:
+        yield f"Set {', '.join(code(setting) for setting in remedy.settings)}. Before:"
+        yield from ("", *fenced(remedy.before, "python"), "", "After:", "", *fenced(remedy.after, "python"), "")
+    yield f"Verify ({escape(finding_code)} is gone when the second command ends with 0; BEFORE is this recording):"
+    yield from ("", *fenced("\n".join(visible(command) for command in remedy.verify), "sh"))
+
+
+def fenced(text: str, language: str) -> list[str]:
+    """Write lines as a code block that nothing inside them can end."""
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
+    return [f"{fence}{language}", *visible_code(text).split("\n"), fence]
 
 
 def _place(place: Evidence) -> str:

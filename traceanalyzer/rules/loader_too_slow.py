@@ -44,7 +44,7 @@ from traceanalyzer.replay.bounds import JudgedSteps, bound, idle_total, judged_s
 from traceanalyzer.replay.timed import input_price
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.vocabulary import FindingKind
-from traceanalyzer.rules.base import Meta, floor_ns
+from traceanalyzer.rules.base import Meta, Remedy, floor_ns
 from traceanalyzer.rules.batch_cost import batch_cost
 from traceanalyzer.rules.evidence import idle_evidence
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
@@ -58,6 +58,19 @@ META = Meta(
     category="input",
     fail_title="The loader's workers do not keep up with the device",
     pass_title="The loader's workers keep up",
+    remedy=Remedy(
+        settings=("DataLoader(num_workers=…)", "Ultralytics: workers, cache"),
+        before="""
+        loader = DataLoader(dataset, 16, num_workers=2)
+        # Ultralytics: model.train(data="data.yaml", workers=2)
+        """,
+        after="""
+        loader = DataLoader(dataset, 16, num_workers=$workers_needed, pin_memory=True, persistent_workers=True)
+        # Ultralytics: model.train(data="data.yaml", workers=$workers_needed, cache="disk")
+        """,
+        yolo=("--workers=$workers_needed",),
+        stand_ins={"workers_needed": 8},
+    ),
 )
 
 

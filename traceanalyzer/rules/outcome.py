@@ -205,7 +205,8 @@ def _inflation_note(measures: Measures) -> str:
     inflation = measures.observer.report.inflation
     if inflation is None:
         return " Times are as recorded: how much the profiler itself slowed the host is not known."
-    if inflation <= 1:
+    # below that it would read "1.00 times as long"
+    if inflation < 1.005:
         return ""
     return (
         f" Times are as recorded; the profiler made the step {inflation:.2f} times as long, and the saving is stated "
