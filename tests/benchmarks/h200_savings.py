@@ -13,7 +13,9 @@ might not end within the budget is not started. For each cause it makes, in rand
 
 OUT holds ``runs.jsonl`` (a line per truth run) and the recordings in tar files. ``table`` analyses them and prints, per
 cause, the true fall of the mean step (against the runs beside it, by round, 95 % interval), what the trials say, and
-what replay says. Which runs were used for choosing numbers of the analysis and which for scoring it, the README of the
+what replay says. An error is the difference of two shares, the predicted saving of the step in the recording and the
+true one of the step in the truth runs: between processes the same step is up to a quarter longer or shorter. Which runs
+were used for choosing numbers of the analysis and which for scoring it, the README of the
 results says.
 """
 
@@ -378,6 +380,10 @@ class Interval:
         """Whether two intervals share a value."""
         return self.low <= other.high and other.low <= self.high
 
+    def scaled(self, factor: float) -> Interval:
+        """The same in another unit."""
+        return Interval(self.low * factor, self.likely * factor, self.high * factor)
+
     def __str__(self) -> str:
         return f"{self.likely / 1e6:.1f} ({self.low / 1e6:.1f} … {self.high / 1e6:.1f})"
 
@@ -427,19 +433,19 @@ def beside(runs: dict[str, dict[str, Any]], group: Group, number: int, cause: Ca
     return [run for run in found if run is not None]
 
 
-def tried_saving(folder: Path, cause: Cause) -> tuple[str, Interval] | None:
-    """Return what the first of the cause's trials that was measured says."""
+def tried_saving(folder: Path, cause: Cause) -> tuple[str, Interval, float] | None:
+    """Return what the first of the cause's trials that was measured says, and the step it compared with, ns."""
     trials = {trial["name"]: trial for trial in json.loads((folder / "run.json").read_text())["trials"]}
     for name in cause.trials:
         trial = trials.get(name)
         if trial is not None and trial["status"] == "measured":
             found = trial["difference_ns"]
-            return name, Interval(found["low"], found["likely"], found["high"])
+            return name, Interval(found["low"], found["likely"], found["high"]), trial["baseline_step_ns"]
     return None
 
 
-def predicted_saving(folder: Path, cause: Cause) -> tuple[str, Interval] | None:
-    """Return what the finding promises without looking at trials, and how it knows; None where it does not fire."""
+def predicted_saving(folder: Path, cause: Cause) -> tuple[str, Interval, float] | None:
+    """Return what the finding promises without trials, how it knows, and the unprofiled step, ns; None where silent."""
     import traceanalyzer
 
     with tempfile.TemporaryDirectory() as place:
@@ -454,7 +460,9 @@ def predicted_saving(folder: Path, cause: Cause) -> tuple[str, Interval] | None:
         if finding.code == cause.code and saving.likely is not None:
             low = saving.likely if saving.low is None else saving.low
             high = float("inf") if saving.high is None else saving.high
-            return str(saving.basis), Interval(low, saving.likely, high)
+            timed = document["passes"][0]["unprofiled"]
+            step = sum(timed["block_ns"]) / sum(timed["block_steps"])
+            return str(saving.basis), Interval(low, saving.likely, high), step
     return None
 
 
@@ -477,16 +485,19 @@ def table(options: argparse.Namespace) -> int:
             saved, step = truth
             tried, predicted = tried_saving(folder, cause), predicted_saving(folder, cause)
             cells = [cause.name, f"{step / 1e6:.1f}", str(saved), tried[0] if tried else "none"]
-            for kind, found in (("trials", tried[1] if tried else None), predicted or ("", None)):
+            for kind, found, own in (
+                ("trials", *tried[1:]) if tried else ("trials", None, 1),
+                predicted or ("", None, 1),
+            ):
                 if kind != "trials":
                     cells.append(kind)
                 if found is None:
                     cells += ["", ""]
                     continue
-                error = (found.likely - saved.likely) / step
+                error = found.likely / own - saved.likely / step
                 errors[kind].append(abs(error))
-                covered[kind].append(found.meets(saved))
-                cells += [str(found), f"{error:+.1%}"]
+                covered[kind].append(found.scaled(1 / own).meets(saved.scaled(1 / step)))
+                cells += [f"{found} of {own / 1e6:.1f}", f"{error:+.1%}"]
             rows.append("| " + " | ".join(cells) + " |")
     for kind, found_errors in errors.items():
         if found_errors:
