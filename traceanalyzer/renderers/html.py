@@ -19,6 +19,7 @@ from traceanalyzer.renderers.html_answer import cards, headline
 from traceanalyzer.renderers.html_palette import css_variables
 from traceanalyzer.renderers.html_timeline import slice_count, timeline_payload
 from traceanalyzer.renderers.job_text import HEAD, job_lines, job_rows
+from traceanalyzer.renderers.messages.page import translated_page
 from traceanalyzer.renderers.text import marker_hint, visible
 from traceanalyzer.results.analysis import Analysis
 from traceanalyzer.results.answer import answer
@@ -47,7 +48,7 @@ def render_html(analysis: Analysis) -> str:
     bar = view.step_bar(main, episodes=episodes) if main is not None else None
     sentence, outlook = headline(analysis, bar)
     light, dark = css_variables()
-    return (
+    page = (
         _environment()
         .get_template("report.html")
         .render(
@@ -86,6 +87,7 @@ def render_html(analysis: Analysis) -> str:
             dark=Markup(dark),
         )
     )
+    return translated_page(page)
 
 
 @lru_cache(maxsize=1)

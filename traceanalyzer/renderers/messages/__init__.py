@@ -97,10 +97,10 @@ class Catalogue:
 
     def translate(self, text: str) -> str:
         """Translate a text sentence by sentence; unknown parts stay as they are."""
-        found = self._find(text)
+        found = self.find(text)
         return found if found is not None else text
 
-    def _find(self, text: str) -> str | None:
+    def find(self, text: str) -> str | None:
         """Translate a whole text, or return None where no key fits."""
         if text in self.sentences:
             return self.sentences[text]
@@ -113,7 +113,7 @@ class Catalogue:
                 or self._match(text, self._short)
                 or self._in_list(text)
                 # a sentence that is added to another brings the space between them
-                or (self._find(text.lstrip()) if text.startswith(" ") else None)
+                or (self.find(text.lstrip()) if text.startswith(" ") else None)
             )
         return self._known[text]
 
@@ -128,16 +128,16 @@ class Catalogue:
         """Translate sentences one after the other, trying to take as many as possible as one."""
         ends = [match.start() for match in _SENTENCE_END.finditer(text)]
         for end in reversed(ends):
-            head = self._find(text[:end])
+            head = self.find(text[:end])
             if head is not None:
                 # a sentence that is added to another begins with the space between them
-                rest = self._find(text[end:]) or self._find(text[end:].lstrip()) or text[end:]
+                rest = self.find(text[end:]) or self.find(text[end:].lstrip()) or text[end:]
                 return head + rest
         return None
 
     def _in_list(self, text: str) -> str | None:
         parts = _LIST.split(text)
-        found = [self._find(part) for part in parts] if len(parts) > 1 else []
+        found = [self.find(part) for part in parts] if len(parts) > 1 else []
         if not any(found):
             return None
         between = "；" if "; " in text else "、"
