@@ -28,6 +28,8 @@ LANGUAGES = ("en", "zh")
 _FRAGMENT = 16
 _SENTENCE_END = re.compile(r"(?<=[.!?])(?= )")
 _LIST = re.compile(r"(?:, |; )(?![^(]*\))")
+_AMOUNT = r"[≤≈+-]? ?\d[\d.,]*(?: ?(?:ns|µs|ms|s|%|B|[KMGT]iB))?"
+_MEASURED = re.compile(rf"(.*[^\W\d].*?)(:?) ({_AMOUNT}(?:, {_AMOUNT})*)")
 # a value, which goes on past the end of a sentence only where it stands behind one: text added to a message
 _VALUE, _ADDED = r"((?:(?!\. [A-Z]).)*?)", r"(.*?)"
 # Chinese is set with a space beside Latin letters and digits
@@ -102,8 +104,9 @@ class Catalogue:
 
     def find(self, text: str) -> str | None:
         """Translate a whole text, or return None where no key fits."""
-        if text in self.sentences:
-            return self.sentences[text]
+        known = self.sentences.get(text) or self.sentences.get(_other_case(text))
+        if known is not None:
+            return known
         if text not in self._known:
             # before the search: a hole that is the whole text again must not recurse for ever
             self._known[text] = None
@@ -111,6 +114,7 @@ class Catalogue:
                 self._match(text, self._long)
                 or self._in_sentences(text)
                 or self._match(text, self._short)
+                or self._measured(text)
                 or self._in_list(text)
                 # a sentence that is added to another brings the space between them
                 or (self.find(text.lstrip()) if text.startswith(" ") else None)
@@ -134,6 +138,12 @@ class Catalogue:
                 rest = self.find(text[end:]) or self.find(text[end:].lstrip()) or text[end:]
                 return head + rest
         return None
+
+    def _measured(self, text: str) -> str | None:
+        """Translate words with what was measured behind them: ``launch latency 12 µs``."""
+        match = _MEASURED.fullmatch(text)
+        found = self.find(match[1]) if match else None
+        return None if match is None or found is None else f"{found}{'：' if match[2] else ' '}{match[3]}"
 
     def _in_list(self, text: str) -> str | None:
         parts = _LIST.split(text)
@@ -172,6 +182,11 @@ class _Pattern:
             written += re.escape(part) + (r"(?!\d)" if part.endswith(".") else "")
             before = part or before
         return written
+
+
+def _other_case(text: str) -> str:
+    """Swap the case of the first letter: a heading and the same words inside a sentence share one entry."""
+    return text[:1].swapcase() + text[1:]
 
 
 def _letters(key: str) -> int:
