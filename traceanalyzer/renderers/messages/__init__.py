@@ -28,7 +28,7 @@ LANGUAGES = ("en", "zh")
 _FRAGMENT = 16
 _SENTENCE_END = re.compile(r"(?<=[.!?])(?= )")
 _LIST = re.compile(r"(?:, |; )(?![^(]*\))")
-_AMOUNT = r"[≤≈+-]? ?\d[\d.,]*(?: ?(?:ns|µs|ms|s|%|B|[KMGT]iB))?"
+_AMOUNT = r"[≤≈+-]? ?\d[\d.,]*(?:e-?\d+)?(?: ?(?:ns|µs|ms|s|%|B|[KMGT]iB))?"
 _MEASURED = re.compile(rf"(.*[^\W\d].*?)(:?) ({_AMOUNT}(?:, {_AMOUNT})*)")
 # a value, which goes on past the end of a sentence only where it stands behind one: text added to a message
 _VALUE, _ADDED = r"((?:(?!\. [A-Z]).)*?)", r"(.*?)"
@@ -80,7 +80,7 @@ def catalogue(name: str) -> Catalogue:
         return Catalogue({})
     text = files("traceanalyzer.renderers").joinpath("messages", f"{name}.toml").read_text(encoding="utf-8")
     sections: dict[str, dict[str, str]] = tomllib.loads(text)
-    return Catalogue({key: value for section in sections.values() for key, value in section.items()})
+    return Catalogue(sections)
 
 
 class Catalogue:
@@ -90,12 +90,18 @@ class Catalogue:
         sentences: Translation by English key.
     """
 
-    def __init__(self, sentences: dict[str, str]) -> None:
-        self.sentences = sentences
+    def __init__(self, sections: dict[str, dict[str, str]]) -> None:
+        self._sections = sections
+        self.sentences = {key: value for section in sections.values() for key, value in section.items()}
+        sentences = self.sentences
         keyed = sorted(((_letters(key), key) for key in sentences), reverse=True)
         self._long = [_Pattern(key, sentences[key]) for size, key in keyed if size >= _FRAGMENT and "{}" in key]
         self._short = [_Pattern(key, sentences[key]) for size, key in keyed if size < _FRAGMENT and "{}" in key]
         self._known: dict[str, str | None] = {}
+
+    def section(self, name: str) -> list[str]:
+        """Return the keys of one section."""
+        return list(self._sections[name])
 
     def translate(self, text: str) -> str:
         """Translate a text sentence by sentence; unknown parts stay as they are."""
@@ -112,11 +118,12 @@ class Catalogue:
             self._known[text] = None
             self._known[text] = (
                 self._match(text, self._long)
+                # a sentence that is added to another brings the space between them
+                or (self._match(text.lstrip(), self._long) if text.startswith(" ") else None)
                 or self._in_sentences(text)
                 or self._match(text, self._short)
                 or self._measured(text)
                 or self._in_list(text)
-                # a sentence that is added to another brings the space between them
                 or (self.find(text.lstrip()) if text.startswith(" ") else None)
             )
         return self._known[text]

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from traceanalyzer.renderers.messages import catalogue, language
+from traceanalyzer.results.vocabulary import Cause, Phase, StepClass
 
 _TOKEN = re.compile(r"<!--.*?-->|<!doctype[^>]*>|<(/?)([A-Za-z][\w:-]*)((?:[^>\"']|\"[^\"]*\"|'[^']*')*)>", re.S | re.I)
 # what stands inside a sentence; every other element begins and ends one
@@ -24,6 +25,7 @@ _WORD = re.compile(r"[A-Za-z]{2}")
 _HTML_LANG = re.compile(r"(<html\b[^>]*\blang=\")[^\"]*(\")")
 # names from a recording never hold these: ``visible`` spells private-use characters out
 _FIRST = 0xE000
+SAID = re.compile(r'\bsay\("([^"]*)"')
 
 Find = Callable[[str], str | None]
 
@@ -38,6 +40,20 @@ def translated_page(page: str) -> str:
         return page
     spoken = rewrite(page, catalogue(language()).find)
     return _HTML_LANG.sub(rf"\g<1>{language()}\g<2>", spoken, count=1)
+
+
+def page_words(script: str) -> dict[str, str]:
+    """Return the sentences of a script in the language spoken, as its ``say`` looks them up; empty in English.
+
+    Args:
+        script: JavaScript whose sentences are string literals inside ``say(...)``.
+    """
+    if language() == "en":
+        return {}
+    known = catalogue(language())
+    fixed = [*Cause, *Phase, *StepClass, *known.section("slices")]
+    wanted = {*(word.replace("_", " ") for word in fixed), *SAID.findall(script)}
+    return {text: found for text in sorted(wanted) if (found := known.find(text)) is not None}
 
 
 def rewrite(page: str, find: Find) -> str:
