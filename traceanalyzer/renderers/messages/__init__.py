@@ -1,6 +1,6 @@
 """What the reports say in another language: one catalogue per language, English itself being the key.
 
-A key is an English sentence with ``{}`` where a value stands; its translation may number the values (``{1}``) to put
+A key is an English sentence with ``{}`` where a value stands (``{n}``: a whole number); its translation may number the values (``{1}``) to put
 them into its own order. Reports ask for their own sentences with ``say``. The sentences of findings come from a
 document that holds them as finished English text, so ``translated`` finds the key a text was made from; that way a
 document of any age can be shown in any language, and documents stay the same in all of them.
@@ -28,6 +28,7 @@ LANGUAGES = ("en", "zh")
 _FRAGMENT = 16
 _SENTENCE_END = re.compile(r"(?<=[.!?])(?= )")
 _LIST = re.compile(r"(?:, |; )(?![^(]*\))")
+_HOLE, _NUMBER = re.compile(r"\{n?\}"), r"(\d[\d,]*)"
 _AMOUNT = r"[≤≈+-]? ?\d[\d.,]*(?:e-?\d+)?(?: ?(?:ns|µs|ms|s|%|B|[KMGT]iB))?"
 _MEASURED = re.compile(rf"(.*[^\W\d].*?)(:?) ({_AMOUNT}(?:, {_AMOUNT})*)")
 # a value, which goes on past the end of a sentence only where it stands behind one: text added to a message
@@ -95,8 +96,8 @@ class Catalogue:
         self.sentences = {key: value for section in sections.values() for key, value in section.items()}
         sentences = self.sentences
         keyed = sorted(((_letters(key), key) for key in sentences), reverse=True)
-        self._long = [_Pattern(key, sentences[key]) for size, key in keyed if size >= _FRAGMENT and "{}" in key]
-        self._short = [_Pattern(key, sentences[key]) for size, key in keyed if size < _FRAGMENT and "{}" in key]
+        self._long = [_Pattern(key, sentences[key]) for size, key in keyed if size >= _FRAGMENT and _HOLE.search(key)]
+        self._short = [_Pattern(key, sentences[key]) for size, key in keyed if size < _FRAGMENT and _HOLE.search(key)]
         self._known: dict[str, str | None] = {}
 
     def section(self, name: str) -> list[str]:
@@ -166,7 +167,8 @@ class _Pattern:
 
     def __init__(self, key: str, translation: str) -> None:
         self.translation = translation
-        self._parts = key.split("{}")
+        self._parts = _HOLE.split(key)
+        self._holes = _HOLE.findall(key)
         self._expression: re.Pattern[str] | None = None
 
     def values(self, text: str) -> tuple[str, ...] | None:
@@ -183,7 +185,9 @@ class _Pattern:
         written = ""
         before = ""
         for number, part in enumerate(self._parts):
-            if number:
+            if number and self._holes[number - 1] == "{n}":
+                written += _NUMBER
+            elif number:
                 written += _ADDED if before.rstrip().endswith(".") else _VALUE
             # the point of "2.26 s" ends no sentence
             written += re.escape(part) + (r"(?!\d)" if part.endswith(".") else "")
@@ -197,7 +201,7 @@ def _other_case(text: str) -> str:
 
 
 def _letters(key: str) -> int:
-    return len(key.replace("{}", ""))
+    return len(_HOLE.sub("", key))
 
 
 def in_language(analysis: Analysis) -> Analysis:

@@ -21,7 +21,7 @@ _INLINE = {"a", "abbr", "b", "br", "code", "data", "em", "i", "kbd", "small", "s
 _OPAQUE = {"code", "data", "kbd", "pre", "script", "style"}
 _VOID = {"area", "br", "col", "hr", "img", "input", "link", "meta", "path", "rect", "line", "use", "circle"}
 _SPOKEN = re.compile(r"(\s(?:title|aria-label|placeholder|alt)=\")([^\"]*)(\")")
-_WORD = re.compile(r"[A-Za-z]{2}")
+_WORD = re.compile(r"[A-Za-z]{2,}")
 _HTML_LANG = re.compile(r"(<html\b[^>]*\blang=\")[^\"]*(\")")
 # names from a recording never hold these: ``visible`` spells private-use characters out
 _FIRST = 0xE000
@@ -147,14 +147,16 @@ class _Rewriter:
         text = "".join(html.unescape(child) if isinstance(child, str) else chr(next(marks)) for child in run)
         inner = [element.opening + self._said(element.children) + element.closing for element in elements]
         core = " ".join(text.split())
+        pieces = [child if isinstance(child, _Element) else self._piece(child) for child in run]
         if _WORD.search(core) and (found := self._whole(core, len(elements))) is not None:
-            lead, tail = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
-            said = html.escape(lead + found + tail, quote=False)
-            return re.sub(r"[\ue000-\uf8ff]", lambda mark: inner[ord(mark[0]) - _FIRST], said)
-        if not elements:
-            return "".join(str(child) for child in run)
+            # a sentence known only in parts may be better known piece by piece
+            apart = "".join(piece for piece in pieces if isinstance(piece, str))
+            if not elements or _left(found) <= _left(html.unescape(apart)):
+                lead, tail = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
+                said = html.escape(lead + found + tail, quote=False)
+                return re.sub(r"[\ue000-\uf8ff]", lambda mark: inner[ord(mark[0]) - _FIRST], said)
         rendered = iter(inner)
-        return "".join(self._piece(child) if isinstance(child, str) else next(rendered) for child in run)
+        return "".join(piece if isinstance(piece, str) else next(rendered) for piece in pieces)
 
     def _whole(self, core: str, elements: int) -> str | None:
         found = self._find(core)
@@ -178,6 +180,11 @@ class _Rewriter:
             return match[0] if found is None else match[1] + html.escape(found) + match[3]
 
         return _SPOKEN.sub(said, tag)
+
+
+def _left(text: str) -> int:
+    """Count the English words in a text."""
+    return len(_WORD.findall(text))
 
 
 def _is_opaque(name: str, tag: str) -> bool:
