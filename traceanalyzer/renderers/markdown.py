@@ -243,7 +243,7 @@ def _provenance(analysis: Analysis) -> str:
         "",
     ]
     for source in analysis.inputs:
-        producer = f", {escape(source.producer)}" if source.producer else ""
+        producer = f", {escape(translated(source.producer))}" if source.producer else ""
         lines.append(f"- {code(source.path)} ({escape(source.format)}, {format_bytes(source.bytes)}{producer})")
     for rank in analysis.ranks:
         state = rank.integrity

@@ -1,6 +1,6 @@
 """What the reports say in another language: one catalogue per language, English itself being the key.
 
-A key is an English sentence with ``{}`` where a value stands (``{n}``: a whole number); its translation may number the values (``{1}``) to put
+A key is an English sentence with ``{}`` where a value stands (``{n}``: a whole number, ``{w}``: no space); its translation may number the values (``{1}``) to put
 them into its own order. Reports ask for their own sentences with ``say``. The sentences of findings come from a
 document that holds them as finished English text, so ``translated`` finds the key a text was made from; that way a
 document of any age can be shown in any language, and documents stay the same in all of them.
@@ -28,7 +28,7 @@ LANGUAGES = ("en", "zh")
 _FRAGMENT = 16
 _SENTENCE_END = re.compile(r"(?<=[.!?])(?= )")
 _LIST = re.compile(r"(?:, |; )(?![^(]*\))")
-_HOLE, _NUMBER = re.compile(r"\{n?\}"), r"(\d[\d,]*)"
+_HOLE, _NARROW = re.compile(r"\{[nw]?\}"), {"{n}": r"(\d[\d,]*)", "{w}": r"(\S+)"}
 _AMOUNT = r"[≤≈+-]? ?\d[\d.,]*(?:e-?\d+)?(?: ?(?:ns|µs|ms|s|%|B|[KMGT]iB))?"
 _MEASURED = re.compile(rf"(.*[^\W\d].*?)(:?) ({_AMOUNT}(?:, {_AMOUNT})*)")
 # a value, which goes on past the end of a sentence only where it stands behind one: text added to a message
@@ -59,13 +59,13 @@ def language() -> str:
 
 def say(template: str, *values: Any) -> str:
     """Put values into a sentence of the report, in the language spoken; an unknown sentence stays English."""
-    known = catalogue(language()).sentences.get(template, template) if language() != "en" else template
+    known = template if language() == "en" else catalogue(language()).lookup(template) or template
     return known.format(*values)
 
 
 def say_markup(template: str, *values: Any) -> Markup:
     """As ``say``, for a sentence with HTML in it; the values are escaped."""
-    known = catalogue(language()).sentences.get(template, template) if language() != "en" else template
+    known = template if language() == "en" else catalogue(language()).lookup(template) or template
     return Markup(known).format(*values)
 
 
@@ -100,6 +100,10 @@ class Catalogue:
         self._short = [_Pattern(key, sentences[key]) for size, key in keyed if size < _FRAGMENT and _HOLE.search(key)]
         self._known: dict[str, str | None] = {}
 
+    def lookup(self, key: str) -> str | None:
+        """Return the entry of a key, whatever the case of its first letter."""
+        return self.sentences.get(key) or self.sentences.get(_other_case(key))
+
     def section(self, name: str) -> list[str]:
         """Return the keys of one section."""
         return list(self._sections[name])
@@ -111,7 +115,7 @@ class Catalogue:
 
     def find(self, text: str) -> str | None:
         """Translate a whole text, or return None where no key fits."""
-        known = self.sentences.get(text) or self.sentences.get(_other_case(text))
+        known = self.lookup(text)
         if known is not None:
             return known
         if text not in self._known:
@@ -185,8 +189,8 @@ class _Pattern:
         written = ""
         before = ""
         for number, part in enumerate(self._parts):
-            if number and self._holes[number - 1] == "{n}":
-                written += _NUMBER
+            if number and self._holes[number - 1] in _NARROW:
+                written += _NARROW[self._holes[number - 1]]
             elif number:
                 written += _ADDED if before.rstrip().endswith(".") else _VALUE
             # the point of "2.26 s" ends no sentence
