@@ -11,13 +11,91 @@ from traceanalyzer.results.analysis import Analysis
 
 # words Chinese readers use as they are: products, formats, units, and names of things in code and tools
 KEPT = frozenset(
-    """
-    GPU CPU CUDA GB GiB MiB KiB TiB ns ms rank Rank kernel Kernel batch epoch Python PyTorch torch NVIDIA Nsight
-    Systems traceanalyzer NVTX AMP Analysis JavaScript CSV Enter Esc graph GraphModule channels last workers nsys
-    Ultralytics DataParallel DistributedDataParallel NaN loss imgsz AdamW SGD MuSGD JSON bfloat cuDNN cuBLAS EMA
-    TA bf fp tf FP BF TF int8 INT float half kineto sqlite stream copy Holm Mann Whitney Fisher max float32
-    True Kornia LMDB torchvision nonzero Mosaic mosaic mixup degrees shear perspective CCCL
-    """.split()
+    [
+        "GPU",
+        "CPU",
+        "CUDA",
+        "GB",
+        "GiB",
+        "MiB",
+        "KiB",
+        "TiB",
+        "ns",
+        "ms",
+        "rank",
+        "Rank",
+        "kernel",
+        "Kernel",
+        "batch",
+        "epoch",
+        "Python",
+        "PyTorch",
+        "torch",
+        "NVIDIA",
+        "Nsight",
+        "Systems",
+        "traceanalyzer",
+        "NVTX",
+        "AMP",
+        "Analysis",
+        "JavaScript",
+        "CSV",
+        "Enter",
+        "Esc",
+        "graph",
+        "GraphModule",
+        "channels",
+        "last",
+        "workers",
+        "nsys",
+        "Ultralytics",
+        "DataParallel",
+        "DistributedDataParallel",
+        "NaN",
+        "loss",
+        "imgsz",
+        "AdamW",
+        "SGD",
+        "MuSGD",
+        "JSON",
+        "bfloat",
+        "cuDNN",
+        "cuBLAS",
+        "EMA",
+        "TA",
+        "bf",
+        "fp",
+        "tf",
+        "FP",
+        "BF",
+        "TF",
+        "int8",
+        "INT",
+        "float",
+        "half",
+        "kineto",
+        "sqlite",
+        "stream",
+        "copy",
+        "Holm",
+        "Mann",
+        "Whitney",
+        "Fisher",
+        "max",
+        "float32",
+        "True",
+        "Kornia",
+        "LMDB",
+        "torchvision",
+        "nonzero",
+        "Mosaic",
+        "mosaic",
+        "mixup",
+        "degrees",
+        "shear",
+        "perspective",
+        "CCCL",
+    ]
 )
 _HIDDEN = {"script", "style", "code", "data", "kbd"}
 _SPOKEN = {"title", "aria-label", "placeholder", "alt"}
@@ -89,11 +167,18 @@ def english_in(texts: Iterable[str], names: Iterable[str]) -> dict[str, str]:
 def names_in(analysis: Analysis) -> set[str]:
     """Return every name that a document took from a recording."""
     c = analysis.configuration
-    names: set[Any] = {c.gpu, c.model, c.torch, *(i.path for i in analysis.inputs), *(i.format for i in analysis.inputs)}
+    names: set[Any] = {
+        c.gpu,
+        c.model,
+        c.torch,
+        *(i.path for i in analysis.inputs),
+        *(i.format for i in analysis.inputs),
+    }
     for rank in analysis.ranks:
         names |= {k.name for k in rank.kernels.top} | {k.family for k in rank.kernels.top}
         names |= {k.family for k in rank.kernels.families} | {r.name for r in rank.ranges} | set(rank.steps.name)
-        names |= {place for f in analysis.findings for place in [e.where for e in f.evidence]}
+        evidence = [place for f in analysis.findings for place in f.evidence]
+        names |= {e.where for e in evidence} | {e.what for e in evidence if "<" in e.what}
         # operators and kernels with blanks in their names: the only ones the other patterns do not take out
         names |= {text for text in rank.timeline.strings if " " in text and re.search(r"[<(:]", text)}
         names |= {device.name for device in rank.devices}

@@ -26,9 +26,7 @@ class Language(StrEnum):
     ZH = "zh"
 
 
-LanguageOption = Annotated[
-    Language, typer.Option("--lang", help="Language of the report: en or zh (Chinese).")
-]
+LanguageOption = Annotated[Language, typer.Option("--lang", help="Language of the report: en or zh (Chinese).")]
 DEFAULT_REPORT = Path("report.html")
 
 HtmlOption = Annotated[

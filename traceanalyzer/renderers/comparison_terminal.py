@@ -48,7 +48,9 @@ def _parts(comparison: Comparison) -> list[RenderableType]:
         table.add_column(say("base"))
         table.add_column(say("candidate"))
         for difference in comparison.differences:
-            table.add_row(*(Text(translated(visible(t))) for t in (difference.setting, difference.base, difference.candidate)))
+            table.add_row(
+                *(Text(translated(visible(t))) for t in (difference.setting, difference.base, difference.candidate))
+            )
         parts += [Text(""), table]
     deciding = [t for t in comparison.tests if t.family is not Family.ADVISORY]
     changed = [t for t in deciding if t.verdict in (Verdict.REGRESSION, Verdict.IMPROVEMENT)]

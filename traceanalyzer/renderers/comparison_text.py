@@ -69,7 +69,12 @@ def render_markdown(comparison: Comparison) -> str:
     Args:
         comparison: The document.
     """
-    lines = [f"### {say('Kernel gaps: {}', _mark(comparison.verdict))}", "", escape_markdown(translated(comparison.summary)), ""]
+    lines = [
+        f"### {say('Kernel gaps: {}', _mark(comparison.verdict))}",
+        "",
+        escape_markdown(translated(comparison.summary)),
+        "",
+    ]
     if comparison.differences:
         lines += [_head("setting", "base", "candidate"), "| --- | --- | --- |"]
         lines += [

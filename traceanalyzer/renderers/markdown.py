@@ -79,7 +79,9 @@ def _headline(analysis: Analysis) -> str:
         quiet = silence(analysis)
         return f"## {translated(quiet.title)}\n\n{escape(translated(quiet.sentence))}"
     saving = saving_text(first)
-    price = say(" Removing it wins {} per step ({}).", saving, say(first.saving_per_step_ns.basis.value)) if saving else ""
+    price = (
+        say(" Removing it wins {} per step ({}).", saving, say(first.saving_per_step_ns.basis.value)) if saving else ""
+    )
     return f"## {escape(first.title)}\n\n{escape(first.message)}{price}"
 
 
@@ -161,7 +163,12 @@ def _step_table(label: str, rank: RankReport, mean: StepMean) -> str:
     def row(what: str, ns: float) -> str:
         return f"| {escape(translated(what))} | {format_ns(ns)} | {format_share(ns, mean.window_ns)} |"
 
-    lines = [f"<details open><summary>{head}</summary>", "", f"| GPU | {say('per step')} | {say('share')} |", "|---|---:|---:|"]
+    lines = [
+        f"<details open><summary>{head}</summary>",
+        "",
+        f"| GPU | {say('per step')} | {say('share')} |",
+        "|---|---:|---:|",
+    ]
     lines += [row(f"busy: {kind.replace('_', ' ')}", ns) for kind, ns in mean.busy_ns.items()]
     causes = list(mean.idle_ns.items())
     lines += [row(f"idle: {cause_title(cause)}", ns) for cause, ns in causes[:MAX_CAUSES]]
@@ -210,7 +217,9 @@ def memory_facts(rank: RankReport, device_id: int) -> list[tuple[str, str]]:
     memory = next((d for d in rank.memory.devices if d.device_id == device_id), None) if rank.memory else None
     if memory is None:
         return []
-    free = say(", {} free in pieces", format_share(memory.fragmentation, 1.0)) if memory.fragmentation is not None else ""
+    free = (
+        say(", {} free in pieces", format_share(memory.fragmentation, 1.0)) if memory.fragmentation is not None else ""
+    )
     active, reserved = format_bytes(memory.peak_active_bytes), format_bytes(memory.peak_reserved_bytes)
     text = say("{} active of {} reserved{}", active, reserved, free)
     if memory.retries or memory.ooms:
@@ -238,8 +247,9 @@ def _quiet(analysis: Analysis) -> str:
 
 
 def _provenance(analysis: Analysis) -> str:
+    title = say("traceanalyzer {}, recordings and their state", summary(analysis.tool.version))
     lines = [
-        f"<details><summary>{say('traceanalyzer {}, recordings and their state', summary(analysis.tool.version))}</summary>",
+        f"<details><summary>{title}</summary>",
         "",
     ]
     for source in analysis.inputs:
@@ -247,7 +257,8 @@ def _provenance(analysis: Analysis) -> str:
         lines.append(f"- {code(source.path)} ({escape(source.format)}, {format_bytes(source.bytes)}{producer})")
     for rank in analysis.ranks:
         state = rank.integrity
-        lines.append(f"- {say('rank {}: {}, {} GPU activities', rank.rank, escape(translated(state.verdict)), state.gpu_activities)}")
+        verdict = escape(translated(state.verdict))
+        lines.append(f"- {say('rank {}: {}, {} GPU activities', rank.rank, verdict, state.gpu_activities)}")
         lines += [f"  - {escape(note)}" for note in state.notes]
         lines += [f"  - {say('left out {}: {}', d.count, escape(d.reason))}" for d in state.dropped]
     return "\n".join([*lines, "", "</details>"])

@@ -57,7 +57,9 @@ def _parts(analysis: Analysis, width: int) -> list[RenderableType]:
         title = "What bounds the step once these are fixed" if faults else "What bounds the step"
         parts += [Text(""), _table(title, limiters, several=several)]
     notes = [(r.rank, note) for r in shown_ranks(analysis) for note in _state(r)]
-    parts += [Text(f"{f'rank {rank}: ' if several else ''}{translated(visible(note))}", style="dim") for rank, note in notes]
+    parts += [
+        Text(f"{f'rank {rank}: ' if several else ''}{translated(visible(note))}", style="dim") for rank, note in notes
+    ]
     return parts
 
 
@@ -111,7 +113,9 @@ def _step(rank: RankReport, mean: StepMean, width: int, *, several: bool) -> lis
 
 
 def _job(job: JobReport) -> list[RenderableType]:
-    table = Table(title=say("Ranks, the slowest first"), title_justify="left", title_style="bold", box=None, padding=(0, 1))
+    table = Table(
+        title=say("Ranks, the slowest first"), title_justify="left", title_style="bold", box=None, padding=(0, 1)
+    )
     for name in HEAD:
         table.add_column(say(name), justify="left" if name == HEAD[-1] else "right")
     for row in job_rows(job):

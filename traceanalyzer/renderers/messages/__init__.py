@@ -1,7 +1,9 @@
 """What the reports say in another language: one catalogue per language, English itself being the key.
 
-A key is an English sentence with ``{}`` where a value stands (``{n}``: a whole number, ``{w}``: no space); its translation may number the values (``{1}``) to put
-them into its own order. Reports ask for their own sentences with ``say``. The sentences of findings come from a
+A key is an English sentence with ``{}`` where a value stands (``{n}``: a whole number, ``{w}``: no space); its
+translation may number the values (``{1}``) to put them into its own order. Reports ask for their own sentences with
+``say``, and ``page`` translates a finished HTML page.
+The sentences of findings come from a
 document that holds them as finished English text, so ``translated`` finds the key a text was made from; that way a
 document of any age can be shown in any language, and documents stay the same in all of them.
 """
