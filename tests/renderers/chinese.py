@@ -11,91 +11,14 @@ from traceanalyzer.results.analysis import Analysis
 
 # words Chinese readers use as they are: products, formats, units, and names of things in code and tools
 KEPT = frozenset(
-    [
-        "GPU",
-        "CPU",
-        "CUDA",
-        "GB",
-        "GiB",
-        "MiB",
-        "KiB",
-        "TiB",
-        "ns",
-        "ms",
-        "rank",
-        "Rank",
-        "kernel",
-        "Kernel",
-        "batch",
-        "epoch",
-        "Python",
-        "PyTorch",
-        "torch",
-        "NVIDIA",
-        "Nsight",
-        "Systems",
-        "traceanalyzer",
-        "NVTX",
-        "AMP",
-        "Analysis",
-        "JavaScript",
-        "CSV",
-        "Enter",
-        "Esc",
-        "graph",
-        "GraphModule",
-        "channels",
-        "last",
-        "workers",
-        "nsys",
-        "Ultralytics",
-        "DataParallel",
-        "DistributedDataParallel",
-        "NaN",
-        "loss",
-        "imgsz",
-        "AdamW",
-        "SGD",
-        "MuSGD",
-        "JSON",
-        "bfloat",
-        "cuDNN",
-        "cuBLAS",
-        "EMA",
-        "TA",
-        "bf",
-        "fp",
-        "tf",
-        "FP",
-        "BF",
-        "TF",
-        "int8",
-        "INT",
-        "float",
-        "half",
-        "kineto",
-        "sqlite",
-        "stream",
-        "copy",
-        "Holm",
-        "Mann",
-        "Whitney",
-        "Fisher",
-        "max",
-        "float32",
-        "True",
-        "Kornia",
-        "LMDB",
-        "torchvision",
-        "nonzero",
-        "Mosaic",
-        "mosaic",
-        "mixup",
-        "degrees",
-        "shear",
-        "perspective",
-        "CCCL",
-    ]
+    """
+    AMP AdamW Analysis BF CCCL CPU CSV CUDA DataParallel DistributedDataParallel EMA Enter Esc FP Fisher GB
+    GPU GiB GraphModule Holm INT JSON JavaScript Kernel KiB Kornia LMDB Mann MiB Mosaic MuSGD NVIDIA NVTX
+    NaN Nsight PyTorch Python Rank SGD Systems TA TF TiB True Ultralytics Whitney batch bf bfloat channels
+    copy cuBLAS cuDNN degrees epoch float float32 fp graph half imgsz int8 kernel kineto last loss max
+    mixup mosaic ms nonzero ns nsys perspective rank shear sqlite stream tf torch torchvision traceanalyzer
+    workers
+    """.split()  # noqa: SIM905 - a list would fill a page
 )
 _HIDDEN = {"script", "style", "code", "data", "kbd"}
 _SPOKEN = {"title", "aria-label", "placeholder", "alt"}
@@ -145,13 +68,13 @@ def english_in(texts: Iterable[str], names: Iterable[str]) -> dict[str, str]:
         names: Names from the recording; texts may hold them whole.
     """
     known = sorted({name for name in names if _WORD.search(name)}, key=len, reverse=True)
+    spaced = [name for name in known if " " in name]
     left: dict[str, str] = {}
     for text in texts:
         rest = text
-        for name in known:
-            # a name may be cut for a table
-            if " " in name:
-                rest = rest.replace(name, " ").replace(name[:41], " ") if len(name) > 42 else rest.replace(name, " ")
+        # whole names first: another one may begin alike, and a table cuts what is long
+        for form in [*spaced, *(name[:41] for name in spaced if len(name) > 42)]:
+            rest = rest.replace(form, " ")
         rest = _NAME.sub(" ", _CALL.sub(" ", rest))
         if not _WORD.search(rest):
             continue

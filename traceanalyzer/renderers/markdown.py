@@ -196,8 +196,9 @@ def _device(label: str, rank: RankReport, device: DeviceReport) -> str:
         ("device allocations", f"{malloc.count}, {format_ns(malloc.time_ns)}"),
         *memory_facts(rank, device.device_id),
     ]
+    title = say("device {}{}: busy {}, summed over the recording", device.device_id, name, busy)
     lines = [
-        f"<details><summary>{label}{say('device {}{}: busy {}, summed over the recording', device.device_id, name, busy)}</summary>",
+        f"<details><summary>{label}{title}</summary>",
         "",
         "| | |",
         "|---|---|",
