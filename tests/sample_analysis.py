@@ -45,7 +45,7 @@ from traceanalyzer.results.analysis import (
     Tool,
     WindowCausePhase,
 )
-from traceanalyzer.results.finding import Episode, Evidence, Finding, Saving
+from traceanalyzer.results.finding import Episode, Evidence, Finding, Remedy, Saving
 from traceanalyzer.results.timeline import Detail, Timeline, Track, TrackSlices
 from traceanalyzer.results.vocabulary import Basis, FindingKind, Severity, Status, StepClass, StepSource
 
@@ -268,6 +268,16 @@ def _findings(sim: _Simulation, input_ns: int, dispatch_ns: int) -> list[Finding
             ],
             evidence_count=len(waits),
             fix=["Set num_workers to 4 in the DataLoader at train.py:41.", "Keep persistent_workers=True."],
+            remedy=Remedy(
+                settings=["DataLoader(num_workers=…)"],
+                where="train.py(41): main",
+                before="for batch in loader:\n    train_step(batch)",
+                after="for batch in prefetched(loader):\n    train_step(batch)",
+                verify=[
+                    "traceanalyzer record script --out=AFTER -- python train.py",
+                    "traceanalyzer compare BEFORE AFTER",
+                ],
+            ),
         ),
         Finding(
             code="TA301",
@@ -530,6 +540,9 @@ def hostile_analysis() -> Analysis:
         fix=[f"fix {HOSTILE}"],
         observed={**first.observed, HOSTILE: HOSTILE},
         evidence=[msgspec.structs.replace(e, what=HOSTILE, where=HOSTILE) for e in first.evidence],
+        remedy=Remedy(
+            settings=[HOSTILE], where=HOSTILE, before=HOSTILE, after=f"```\n{HOSTILE}\u202e", verify=[HOSTILE, "```"]
+        ),
     )
     rank = sample.ranks[0]
     integrity = msgspec.structs.replace(rank.integrity, notes=[HOSTILE], verdict="partial")

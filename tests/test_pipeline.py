@@ -201,6 +201,19 @@ def test_kernels_add_up_to_the_documents_sum(workers0: Analysis) -> None:
     assert int(kernels["duration_ns"].sum()) == workers0.ranks[0].kernels.time_sum_ns
 
 
+def test_copies_add_up_to_the_documents_sums(workers0: Analysis) -> None:
+    copies = workers0.copies()
+    reports = workers0.ranks[0].copies
+    for direction, report in (("h2d", reports.h2d), ("d2h", reports.d2h), ("d2d", reports.d2d)):
+        rows = copies[copies["direction"] == direction]
+        assert len(rows) == report.count
+        assert int(rows["bytes"].sum()) == report.bytes
+        assert int(rows["duration_ns"].sum()) == report.time_ns
+        assert int(rows["overlapped_ns"].sum()) == report.overlapped_ns
+        assert int(rows["host_blocked_ns"].sum()) == report.host_blocked_ns
+    assert reports.h2d.count > 0
+
+
 def test_steps_frame_holds_the_documents_series(workers0: Analysis) -> None:
     steps = workers0.steps()
     assert steps["window_ns"].tolist() == workers0.ranks[0].per_step.window_ns

@@ -34,6 +34,7 @@ from traceanalyzer.results.job import MissingRank
 from traceanalyzer.results.timeline import Timeline
 from traceanalyzer.results.vocabulary import Status
 from traceanalyzer.rules.priced import price
+from traceanalyzer.rules.remedies import with_remedies
 from traceanalyzer.rules.run import check_all
 
 HIGHLIGHTS_PER_FINDING = 3
@@ -86,6 +87,7 @@ def judge_rank(
             found = check_all(measures, options.select, options.ignore)
         with clock("replay"):
             found, plan = price(measures, found)
+        found = with_remedies(found, measures.recorder)
         with clock("summarise"):
             if is_long:
                 return_memory()

@@ -1,4 +1,4 @@
-"""Nanoseconds and bytes: the only place where they become text for people."""
+"""Nanoseconds, bytes and counts: the only place where they become text for people."""
 
 from __future__ import annotations
 
@@ -42,6 +42,15 @@ def format_bytes(value: float | None) -> str:
             return f"{sign}{text} {unit}"
         size /= 1024
     return f"{sign}{_three_digits(size)} TiB"
+
+
+def format_count(value: float) -> str:
+    """Write how often something happens, three digits at least and never with an exponent: ``"0.33"``, ``"1,050"``."""
+    if abs(value) >= 99.95:
+        return f"{value:,.0f}"
+    if abs(value) >= 1e-4 or value == 0:
+        return f"{value:.3g}"
+    return f"{value:.7f}".rstrip("0").rstrip(".")
 
 
 def format_share(part: float | None, whole: float | None) -> str:

@@ -7,12 +7,16 @@
 ``measure`` is resumable: finished runs are kept in the work folder (and in those named by --done-dir), and a run that
 might not end within the budget is not started. For each cause it makes, in random order within each round,
 
-- *truth*: unprofiled runs with the fault and without it, the runs of a round one after the other in one process;
+- *truth*: unprofiled runs with the fault and, before and after it, without it, all of a round in one process, since
+  the host gets slower and faster by a quarter within minutes;
 - *prediction*: one recording of the fault, as ``record yolo --trials`` makes it, in a process of its own.
 
 OUT holds ``runs.jsonl`` (a line per truth run) and the recordings in tar files. ``table`` analyses them and prints, per
-cause, the true fall of the mean step (paired by round, 95 % interval), what the trials say, and what replay says. No
-number of the analysis was chosen on these runs.
+cause, the true fall of the mean step (against the runs beside it, by round, 95 % interval), what the trials say, and
+what replay says. An error is the difference of two shares, the predicted saving of the step in the recording and the
+true one of the step in the truth runs: between processes the same step is up to a quarter longer or shorter. Which runs
+were used for choosing numbers of the analysis and which for scoring it, the README of the
+results says.
 """
 
 from __future__ import annotations
@@ -43,7 +47,7 @@ IMAGES = 1536
 BASE = ("--set=nbs=16", "--set=optimizer=SGD", f"--images={IMAGES}")
 LARGE = ("--set=nbs=32", "--set=optimizer=SGD", f"--images={IMAGES}")
 LARGE_FIXED = (*LARGE, "--model=yolo11l.yaml", "--batch=32", "--workers=12")
-TRUTH_STEPS = ("--warm-up=10", "--unprofiled=16")
+TRUTH_STEPS = ("--warm-up=10", "--unprofiled=24")
 PREDICTION_STEPS = ("--steps=3", "--warm-up=10", "--unprofiled=8", "--settle=6", "--trial-seconds=10")
 # the recorder's own cost estimate of one truth run and one prediction, used to leave a machine in time
 TRUTH_S, PREDICTION_S, START_S = 14, 60, 15
@@ -168,16 +172,23 @@ class TruthRun:
 
 
 def truth_runs(only: list[str], rounds: int) -> Iterator[list[TruthRun]]:
-    """Yield the runs of one process each: a round of a group in random order, the fixed run twice in long rounds."""
+    """Yield the runs of one process each: a round, in which each cause in random order stands between runs without."""
     for number in range(rounds):
-        for group in GROUPS:
+        together: list[TruthRun] = []
+        for group in random.Random(f"groups/{number}").sample(GROUPS, len(GROUPS)):
             causes = [cause.name for cause in group.causes if not only or cause.name in only]
             if not causes:
                 continue
-            names = [*causes, "fixed"] + (["fixed again"] if len(causes) > 2 else [])
-            random.Random(f"{group.name}/{number}").shuffle(names)
-            runs = [TruthRun(group, name, number) for name in names]
-            yield from ([run] for run in runs) if group.fresh else (runs,)
+            random.Random(f"{group.name}/{number}").shuffle(causes)
+            runs = [TruthRun(group, "fixed 0", number)]
+            for place, name in enumerate(causes, 1):
+                runs += [TruthRun(group, name, number), TruthRun(group, f"fixed {place}", number)]
+            if group.fresh:
+                yield from ([run] for run in runs)
+            else:
+                together += runs
+        if together:
+            yield together
 
 
 class Results:
@@ -276,12 +287,13 @@ def wait(process: subprocess.Popen[bytes], end: float) -> int | None:
 def child(options: argparse.Namespace) -> int:
     """Make truth runs one after the other in this process."""
     known = {run.key: run for runs in truth_runs([], 100) for run in runs}
+    process = f"{os.getpid()}-{time.time_ns()}"
     for key in options.keys:
         if time.monotonic() + TRUTH_S > options.end:
             return 1
         begin = time.monotonic()
         found = run_bare(known[key].words, options)
-        line = {"key": key, "seconds": round(time.monotonic() - begin, 1), **found}
+        line = {"key": key, "process": process, "seconds": round(time.monotonic() - begin, 1), **found}
         with (options.work / "runs.jsonl").open("a") as file:
             file.write(json.dumps(line) + "\n")
     return 0
@@ -368,6 +380,10 @@ class Interval:
         """Whether two intervals share a value."""
         return self.low <= other.high and other.low <= self.high
 
+    def scaled(self, factor: float) -> Interval:
+        """The same in another unit."""
+        return Interval(self.low * factor, self.likely * factor, self.high * factor)
+
     def __str__(self) -> str:
         return f"{self.likely / 1e6:.1f} ({self.low / 1e6:.1f} … {self.high / 1e6:.1f})"
 
@@ -380,8 +396,7 @@ def true_saving(runs: dict[str, dict[str, Any]], group: Group, cause: Cause) -> 
     differences, steps = [], []
     for number in range(100):
         faulty = runs.get(f"{group.name}/{number}/{cause.name}")
-        fixed = [runs.get(f"{group.name}/{number}/{name}") for name in ("fixed", "fixed again")]
-        means = [run["mean_step_ns"] for run in fixed if run is not None]
+        means = [run["mean_step_ns"] for run in beside(runs, group, number, cause)]
         if faulty is not None and means:
             differences.append(faulty["mean_step_ns"] - statistics.mean(means))
             steps.append(faulty["mean_step_ns"])
@@ -394,19 +409,43 @@ def true_saving(runs: dict[str, dict[str, Any]], group: Group, cause: Cause) -> 
     return Interval(mean - half, mean, mean + half), statistics.mean(steps)
 
 
-def tried_saving(folder: Path, cause: Cause) -> tuple[str, Interval] | None:
-    """Return what the first of the cause's trials that was measured says."""
+def beside(runs: dict[str, dict[str, Any]], group: Group, number: int, cause: Cause) -> list[dict[str, Any]]:
+    """Return the runs without a fault just before and after a cause's run in its process.
+
+    Results of rounds that had only two such runs (``fixed`` and ``fixed again``) are compared with both.
+    """
+    start = f"{group.name}/{number}/"
+    own = [(key.removeprefix(start), run) for key, run in runs.items() if key.startswith(start)]
+    place = next((at for at, (name, _) in enumerate(own) if name == cause.name), None)
+    if place is None:
+        return []
+    if any(name == "fixed" for name, _ in own):
+        return [run for name, run in own if name in ("fixed", "fixed again")]
+    process = own[place][1]["process"]
+    before, after = reversed(own[:place]), own[place + 1 :]
+    if group.fresh:
+        found = [next((run for name, run in part if name.startswith("fixed ")), None) for part in (before, after)]
+    else:
+        found = [
+            next((run for name, run in part if name.startswith("fixed ") and run["process"] == process), None)
+            for part in (before, after)
+        ]
+    return [run for run in found if run is not None]
+
+
+def tried_saving(folder: Path, cause: Cause) -> tuple[str, Interval, float] | None:
+    """Return what the first of the cause's trials that was measured says, and the step it compared with, ns."""
     trials = {trial["name"]: trial for trial in json.loads((folder / "run.json").read_text())["trials"]}
     for name in cause.trials:
         trial = trials.get(name)
         if trial is not None and trial["status"] == "measured":
             found = trial["difference_ns"]
-            return name, Interval(found["low"], found["likely"], found["high"])
+            return name, Interval(found["low"], found["likely"], found["high"]), trial["baseline_step_ns"]
     return None
 
 
-def predicted_saving(folder: Path, cause: Cause) -> tuple[str, Interval] | None:
-    """Return what the finding promises without looking at trials, and how it knows; None where it does not fire."""
+def predicted_saving(folder: Path, cause: Cause) -> tuple[str, Interval, float] | None:
+    """Return what the finding promises without trials, how it knows, and the unprofiled step, ns; None where silent."""
     import traceanalyzer
 
     with tempfile.TemporaryDirectory() as place:
@@ -421,7 +460,9 @@ def predicted_saving(folder: Path, cause: Cause) -> tuple[str, Interval] | None:
         if finding.code == cause.code and saving.likely is not None:
             low = saving.likely if saving.low is None else saving.low
             high = float("inf") if saving.high is None else saving.high
-            return str(saving.basis), Interval(low, saving.likely, high)
+            timed = document["passes"][0]["unprofiled"]
+            step = sum(timed["block_ns"]) / sum(timed["block_steps"])
+            return str(saving.basis), Interval(low, saving.likely, high), step
     return None
 
 
@@ -444,16 +485,19 @@ def table(options: argparse.Namespace) -> int:
             saved, step = truth
             tried, predicted = tried_saving(folder, cause), predicted_saving(folder, cause)
             cells = [cause.name, f"{step / 1e6:.1f}", str(saved), tried[0] if tried else "none"]
-            for kind, found in (("trials", tried[1] if tried else None), predicted or ("", None)):
+            for kind, found, own in (
+                ("trials", *tried[1:]) if tried else ("trials", None, 1),
+                predicted or ("", None, 1),
+            ):
                 if kind != "trials":
                     cells.append(kind)
                 if found is None:
                     cells += ["", ""]
                     continue
-                error = (found.likely - saved.likely) / step
+                error = found.likely / own - saved.likely / step
                 errors[kind].append(abs(error))
-                covered[kind].append(found.meets(saved))
-                cells += [str(found), f"{error:+.1%}"]
+                covered[kind].append(found.scaled(1 / own).meets(saved.scaled(1 / step)))
+                cells += [f"{found} of {own / 1e6:.1f}", f"{error:+.1%}"]
             rows.append("| " + " | ".join(cells) + " |")
     for kind, found_errors in errors.items():
         if found_errors:

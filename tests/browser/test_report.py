@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.browser.conftest import Open, Opened
@@ -36,6 +37,19 @@ def test_opens_without_a_message_or_a_request_in_light_and_dark_and_on_a_phone(o
         # nothing is wider than the window, so a phone does not scroll sideways
         assert opened.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         sound(opened)
+
+
+def test_long_code_scrolls_in_its_own_box_on_a_phone(open_report: Open) -> None:
+    analysis = sample_analysis()
+    first, *rest = analysis.findings
+    assert first.remedy is not None
+    remedy = msgspec.structs.replace(first.remedy, after="x = " + "long_name + " * 20, verify=["word " * 60])
+    long = msgspec.structs.replace(first, remedy=remedy)
+    page = open_report(msgspec.structs.replace(analysis, findings=[long, *rest]), width=390).page
+    page.evaluate("for (const folded of document.querySelectorAll('details')) folded.open = true")
+    inside = "[...document.querySelectorAll('.card *')].filter((e) => !e.closest('pre, .scroll'))"
+    assert page.evaluate(f"Math.max(...{inside}.map((e) => e.getBoundingClientRect().right)) <= innerWidth")
+    assert page.evaluate("[...document.querySelectorAll('.remedy pre')].some((e) => e.scrollWidth > e.clientWidth)")
 
 
 def test_the_policy_stops_what_a_script_would_fetch(open_report: Open) -> None:

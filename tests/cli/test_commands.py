@@ -58,7 +58,7 @@ def test_module_runs_as_a_program() -> None:
 
 
 def test_every_command_is_one_file_and_one_registry_line() -> None:
-    shared = {"__init__", "app", "console", "judging", "output"}
+    shared = {"__init__", "app", "console", "judging", "output", "source_tree"}
     files = {path.stem for path in (ROOT / "traceanalyzer" / "cli").glob("*.py")} - shared
     assert {target.split(":")[0].rsplit(".", 1)[1] for target in cli.COMMANDS.values()} == files
     assert all(target.split(":")[1] in (name.replace("-", "_"), "app") for name, target in cli.COMMANDS.items())
@@ -194,6 +194,21 @@ def test_damaged_document_is_one_line(capsys: pytest.CaptureFixture[str], tmp_pa
 def test_document_cut_short_is_refused_by_analyze_too(capsys: pytest.CaptureFixture[str], document: Path) -> None:
     document.write_bytes(document.read_bytes()[:-100])
     assert "not a whole analysis" in failure(capsys, ["analyze", str(document)])
+
+
+@pytest.mark.parametrize("place", [("steps", "class"), ("per_step", "idle_ns"), ("per_step", "counters", "launches")])
+def test_a_series_without_one_value_per_step_is_named(
+    capsys: pytest.CaptureFixture[str], document: Path, place: tuple[str, ...]
+) -> None:
+    tree = json.loads(document.read_bytes())
+    series = tree["ranks"][0]
+    for key in place:
+        series = series[key]
+    series.append(series[0] if series else 0)
+    document.write_text(json.dumps(tree))
+    line = failure(capsys, ["report", str(document)])
+    assert "not a whole analysis" in line
+    assert place[-1] in line
 
 
 def test_options_that_need_the_recording_are_refused_on_a_document(

@@ -164,3 +164,8 @@ def test_samples_are_told_from_other_csv_files_and_refused_alone(tmp_path: Path)
     assert not gpu_metrics_csv.sniff(tmp_path, b"Time (%),Total Time (ns),Instances\n")
     with pytest.raises(TraceFormatError, match="give the file beside a recording"):
         gpu_metrics_csv.read(written(tmp_path, QUERY))
+
+
+def test_a_sample_of_the_year_9999_is_counted_as_not_understood(tmp_path: Path) -> None:
+    metrics = gpu_metrics_csv.read_metrics(written(tmp_path, QUERY + "9999/12/31 21:10:24.501, 0, GPU, 1 %, , , ,\n"))
+    assert (len(metrics.value), metrics.skipped) == (8, 1)

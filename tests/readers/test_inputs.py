@@ -138,3 +138,9 @@ def test_run_file_may_not_lead_out_of_its_folder(tmp_path: Path) -> None:
     (folder / "run.json").write_text(text)
     with pytest.raises(TraceFormatError, match="no recording"):
         open_inputs([str(folder)])
+
+
+def test_a_name_in_a_run_file_that_no_file_can_have_is_an_absent_file(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", "torch", files={"gpu_samples": "x" * 5000, "memory_snapshot": "\0"})
+    (opened,) = open_inputs([str(folder)])
+    assert len(opened.recording.traces[0].activities) == 1

@@ -8,6 +8,7 @@ import json
 import lzma
 import os
 import tracemalloc
+import zlib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -163,6 +164,36 @@ def test_damage_inside_gzip_keeps_everything_before_it(tmp_path: Path) -> None:
     assert "damaged" in stream.damage
     sound = len(text) * 48 // 100
     assert got[:sound] == text[:sound]
+
+
+def test_what_is_salvaged_of_gzip_comes_in_blocks_of_the_size_asked_for(tmp_path: Path) -> None:
+    packed = gzip.compress(b"".join(b'{"ph": "X", "name": "%d"},\n' % (i * i) for i in range(200)))
+    damaged = 0
+    for place in range(10, len(packed) - 8):
+        path = write(tmp_path / "data.gz", packed[:place] + bytes([packed[place] ^ 0x55]) + packed[place + 1 :])
+        with Stream(path) as stream:
+            whole = stream.read()
+            damaged += "damaged" in stream.damage
+        with Stream(path) as stream:
+            blocks = list(iter(lambda: stream.read(300), b""))
+        assert {len(block) for block in blocks[:-1]} <= {300}
+        assert b"".join(blocks) == whole
+        buffer, into = bytearray(300), []
+        with Stream(path) as stream:
+            while made := stream.readinto(memoryview(buffer)):
+                into.append(bytes(buffer[:made]))
+        assert into == blocks
+    assert damaged > 100
+
+
+@pytest.mark.parametrize("size", [300, 5000])
+def test_gzip_cut_off_anywhere_gives_what_the_standard_library_gets_out_of_it(tmp_path: Path, size: int) -> None:
+    packed = gzip.compress(b"".join(b'{"ph": "X", "name": "%d"},\n' % (i * i) for i in range(200)))
+    for place in range(12, len(packed), 7):
+        with Stream(write(tmp_path / "data.gz", packed[:place])) as stream:
+            got = b"".join(iter(lambda: stream.read(size), b""))
+        assert got == zlib.decompressobj(wbits=31).decompress(packed[:place])
+        assert "cut off" in stream.damage
 
 
 def test_a_head_is_short_and_decompressed(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.parsers import MEMBERS, difference
+from tests.robustness.fuzz_ways import both_parsers, way_of
 from tests.robustness.recordings import event, kineto_document, kineto_events
 from tests.shared_data import shared
 from tests.tools import fuzz
@@ -68,9 +69,10 @@ def test_both_parsers_take_an_unusual_member_alike(tmp_path: Path, number: int) 
 
 
 def test_both_parsers_read_inputs_damaged_by_chance_alike() -> None:
-    answers, failed = fuzz.run(1, 10_000, None, FUZZING_SECONDS, oracle=True)
-    assert not failed, f"make one again with: python -m tests.tools.fuzz --oracle --inputs 1 --seed {failed[0]}"
-    assert answers["equal"] > 50
+    numbers = [number for number in range(1, 10_000) if way_of(number).answer is both_parsers]
+    found = fuzz.run(numbers, FUZZING_SECONDS)
+    assert not found.failed, f"make one again with: python -m tests.tools.fuzz --inputs 1 --seed {found.failed[0]}"
+    assert found.by_answer()["equal"] > 50
 
 
 @settings(max_examples=60, deadline=None)

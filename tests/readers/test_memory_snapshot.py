@@ -119,6 +119,22 @@ def test_rows_that_are_not_well_formed_are_dropped_and_counted(tmp_path: Path) -
     assert len(found.blocks) == 1
 
 
+def test_a_time_beyond_64_bits_counts_as_none(tmp_path: Path) -> None:
+    history = History()
+    history.add(7, "alloc", 4096, 512)
+    history.add(8, "alloc", 8192, 512)
+    history.entries[0]["time_us"], history.entries[1]["time_us"] = 2**55, 7
+    found = read_snapshot(write(tmp_path / "s.pickle", snapshot([segment(4096, [block(512)])], history)))
+    assert found.events.time_ns.tolist() == [-1, 7000]
+
+
+def test_half_a_character_in_a_name_leaves_a_document_that_can_be_written(tmp_path: Path) -> None:
+    history = History()
+    history.add(1, "alloc", 4096, 512, "for\ud800ward")
+    document = traceanalyzer.analyze(write(tmp_path / "s.pickle", snapshot([segment(4096, [block(512)])], history)))
+    assert "for?ward" in document.to_json().decode()
+
+
 def test_sums_that_do_not_hold_are_named(tmp_path: Path) -> None:
     wrong = [
         segment(4096, [block(512)], total_size=1024),

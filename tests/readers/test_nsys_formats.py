@@ -8,6 +8,9 @@ import lzma
 import sqlite3
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet
 import pytest
 
 from tests.readers.nsys_exports import MAIN, Export, as_values, small_export, texts
@@ -234,7 +237,53 @@ def test_text_where_numbers_belong_names_the_column(tmp_path: Path) -> None:
         read(export, tmp_path)
 
 
+@pytest.mark.parametrize("value", [[[1]], [], {"a": 1}])
+def test_lists_where_text_belongs_name_the_column(tmp_path: Path, value: object) -> None:
+    folder = small_export().folder(tmp_path / "export", "parquet")
+    path = folder / "StringIds.parquet"
+    table = pyarrow.parquet.read_table(path)
+    lists = pa.array([value] * len(table))
+    pyarrow.parquet.write_table(table.set_column(table.column_names.index("value"), "value", lists), path)
+    with pytest.raises(TraceFormatError, match="StringIds: column 'value' holds values that are no text"):
+        nsys_arrow.read(folder)
+
+
 def test_the_database_is_recognised_by_content_not_by_name(tmp_path: Path) -> None:
     path = small_export().sqlite(tmp_path / "whatever.bin")
     assert nsys_sqlite.sniff(path, path.read_bytes()[:65536])
     assert not nsys_sqlite.sniff(tmp_path / "a.sqlite", b'{"traceEvents": []}')
+
+
+def test_an_arrow_file_whose_text_lies_outside_it_is_named(tmp_path: Path) -> None:
+    folder = small_export().folder(tmp_path / "export", "arrow")
+    strings = folder / "StringIds.arrow"
+    with pa.ipc.open_stream(strings) as stream:
+        (text,) = stream.read_all().column("value").chunks
+    offsets = text.buffers()[1].to_pybytes()
+    wrong = offsets[:4] + (1 << 30).to_bytes(4, "little") + offsets[8:]
+    whole = strings.read_bytes()
+    assert whole.count(offsets) == 1
+    strings.write_bytes(whole.replace(offsets, wrong))
+    with pytest.raises(TraceFormatError, match=r"StringIds\.arrow.*cannot be read") as caught:
+        nsys_arrow.read(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_wrong_text_in_an_arrow_file_is_shown_and_refuses_nothing(tmp_path: Path) -> None:
+    export = small_export()
+    export.kernel("caf_", 7000, 7001)
+    folder = export.folder(tmp_path / "export", "arrow")
+    strings = folder / "StringIds.arrow"
+    strings.write_bytes(strings.read_bytes().replace(b"caf_", b"caf\xe9"))
+    (trace,) = nsys_arrow.read(folder).traces
+    assert "caf�" in trace.names
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_a_column_name_that_is_no_text_is_one_clear_line(tmp_path: Path, kind: str) -> None:
+    folder = small_export().folder(tmp_path / "export", kind)
+    file = folder / f"StringIds.{kind}"
+    file.write_bytes(file.read_bytes().replace(b"value", b"val\xe9e"))
+    with pytest.raises(TraceFormatError, match=rf"StringIds\.{kind}") as caught:
+        nsys_arrow.read(folder)
+    assert "\n" not in str(caught.value)

@@ -52,8 +52,26 @@ def test_a_real_training_is_switched_between_steps(tmp_path: Path) -> None:
     assert finished.returncode == 0, finished.stderr
     result = json.loads((tmp_path / "out.jsonl").read_text())
     assert [[len(side) for side in group] for group in result["wall_ns"]] == [[2, 2], [2, 2]]
+    assert [sorted([*group[0], *group[1]]) for group in result["sampled_wall_ns"]] == [
+        sorted([*group[0], *group[1]]) for group in result["wall_ns"]
+    ]
     # every wrapper of the trainer's methods, its moving average's, the loss and the backward pass
     assert {"preprocess_batch", "optimizer_step", "update", "init_criterion", "backward"} < set(result["switched"])
     # batches made while the recorder was off are not among those its workers timed
     assert 0 < result["loader_batches_timed"] < 12
     assert "load_image" in result["switched_in_loader"]
+
+
+def test_times_that_differ_by_nothing_but_noise_give_no_cost() -> None:
+    from tests.tools.instrumentation_overhead import differences
+
+    # the plain ratios are 2 and 1/2: their mean is 1.25
+    assert sum(differences([[[200, 200], [100, 100]], [[100, 100], [200, 200]]])) == pytest.approx(0)
+
+
+def test_the_cost_of_a_gpu_sample_counts_once_each_half_second() -> None:
+    from tests.tools.instrumentation_overhead import sample_differences
+
+    result = {"sampled_wall_ns": [[[103_000_000, 107_000_000], [100_000_000, 100_000_000]]], "sample_ns": {"whole": 1}}
+    assert sample_differences(result) == [pytest.approx(1.0)]  # 5 ms of 500 ms
+    assert sample_differences({**result, "sample_ns": {}}) == []

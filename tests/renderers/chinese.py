@@ -12,7 +12,7 @@ from traceanalyzer.results.analysis import Analysis
 # words Chinese readers use as they are: products, formats, units, and names of things in code and tools
 KEPT = frozenset(
     """
-    AMP AdamW Analysis BF CCCL CPU CSV CUDA DataParallel DistributedDataParallel EMA Enter Esc FP Fisher GB
+    AMP BEFORE AdamW Analysis BF CCCL CPU CSV CUDA DataParallel DistributedDataParallel EMA Enter Esc FP Fisher GB
     GPU GiB GraphModule Holm INT JSON JavaScript Kernel KiB Kornia LMDB Mann MiB Mosaic MuSGD NVIDIA NVTX
     NaN Nsight PyTorch Python Rank SGD Systems TA TF TiB True Ultralytics Whitney batch bf bfloat channels
     copy cuBLAS cuDNN degrees epoch float float32 fp graph half imgsz int8 kernel kineto last loss max
@@ -20,7 +20,7 @@ KEPT = frozenset(
     workers
     """.split()  # noqa: SIM905 - a list would fill a page
 )
-_HIDDEN = {"script", "style", "code", "data", "kbd"}
+_HIDDEN = {"script", "style", "code", "data", "kbd", "pre"}
 _SPOKEN = {"title", "aria-label", "placeholder", "alt"}
 # an identifier, a path, a call, an option: anything that joins letters by other signs than a hyphen, or mixes cases
 _NAME = re.compile(

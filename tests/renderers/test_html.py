@@ -11,11 +11,11 @@ import pytest
 from tests.sample_analysis import HOSTILE, MS, cpu_only_analysis, hostile_analysis, sample_analysis
 from traceanalyzer.renderers.embed import script_json
 from traceanalyzer.renderers.html import page_script, render_html
-from traceanalyzer.renderers.html_answer import cards, headline, lower_first
+from traceanalyzer.renderers.html_answer import cards, headline, lower_first, spot
 from traceanalyzer.renderers.html_palette import CAUSE_MEANING, GROUP_OF
 from traceanalyzer.renderers.html_timeline import timeline_payload
 from traceanalyzer.renderers.html_view import left_out, matrix, range_rows, step_bar
-from traceanalyzer.results.analysis import Analysis, DroppedRecords, ObserverReport, RangeReport
+from traceanalyzer.results.analysis import Analysis, DroppedRecords, ObserverReport, PlanStep, RangeReport
 from traceanalyzer.results.finding import Episode, Saving
 from traceanalyzer.results.vocabulary import CAUSES, Basis, FindingKind, StepClass
 
@@ -112,8 +112,48 @@ def test_every_table_has_a_caption_and_scoped_headers(outline: Outline) -> None:
 
 def test_the_answer_names_the_busy_share_the_cause_and_what_fixing_it_gives(outline: Outline) -> None:
     heading = "".join(text for tag, text in outline.texts if tag == "h1")
-    assert heading == "The GPU worked 5.9 % of the time; batches are loaded in the training process."
-    assert "Fixing TA101 would take the step from 70.0 ms to about 48.0 ms." in [text for _, text in outline.texts]
+    assert heading == "The GPU worked 5.9 % of the time. First to fix: batches are loaded in the training process."
+    assert (
+        "Fixing it would take the step from 70.0 ms to about 48.0 ms. "
+        "Most of the idle time has another cause: the host cannot launch kernels fast enough."
+    ) in [text for _, text in outline.texts]
+
+
+def test_a_fault_that_explains_most_of_the_idle_time_is_called_the_reason() -> None:
+    analysis = msgspec.structs.replace(sample_analysis(), plan=[])
+    first, *rest = analysis.findings
+    # 40 of the 52 ms without the profiler, of which the GPU is busy 5.9 %
+    large = msgspec.structs.replace(first, saving_per_step_ns=Saving(likely=40 * MS, basis=Basis.REPLAY))
+    analysis = msgspec.structs.replace(analysis, findings=[large, *rest])
+    sentence, outlook = headline(analysis, step_bar(analysis.ranks[0]))
+    assert sentence == "The GPU worked 5.9 % of the time; batches are loaded in the training process."
+    assert outlook == "Fixing it would take the step without the profiler from 52.0 ms to about 12.0 ms."
+
+
+def test_the_first_screen_says_what_to_do_first_and_leads_to_how(page: str) -> None:
+    (advice,) = re.findall(r'<p class="first">(.*?)</p>', page)
+    assert "<b>Do this first:</b> Set num_workers to 4 in the DataLoader at train.py:41." in advice
+    assert '<a href="#TA101-0">' in advice
+    assert 'id="TA101-0"' in page
+    assert page.index('class="first"') < page.index('id="where"')
+    quiet = msgspec.structs.replace(sample_analysis(), findings=[])
+    assert 'class="first"' not in render_html(quiet)
+
+
+def test_a_plan_that_starts_without_the_profiler_says_so() -> None:
+    analysis = sample_analysis()
+    plan = [
+        PlanStep(fixes=[], step_ns=52 * MS, limit=""),
+        PlanStep(fixes=["TA101"], step_ns=30 * MS, limit="host"),
+        PlanStep(fixes=["TA101", "TA301"], step_ns=20 * MS, limit="host"),
+    ]
+    bar = step_bar(analysis.ranks[0])
+    one = headline(msgspec.structs.replace(analysis, plan=plan[:2]), bar)[1]
+    assert one.startswith("Fixing it would take the step without the profiler from 52.0 ms to about 30.0 ms.")
+    two = headline(msgspec.structs.replace(analysis, plan=plan), bar)[1]
+    assert two.startswith(
+        "Fixing TA101, then TA301, would take the step without the profiler from 52.0 ms → 30.0 ms → 20.0 ms."
+    )
 
 
 def test_a_bound_is_called_at_most() -> None:
@@ -132,8 +172,8 @@ def test_a_bound_is_called_at_most() -> None:
 def test_an_estimate_below_its_bound_is_called_about() -> None:
     analysis = msgspec.structs.replace(sample_analysis(), plan=[])
     # the sample's first finding: likely 16.2 ms, at most 18 ms
-    assert headline(analysis, step_bar(analysis.ranks[0]))[1] == (
-        "Fixing it would take the step without the profiler from 52.0 ms to about 35.8 ms."
+    assert headline(analysis, step_bar(analysis.ranks[0]))[1].startswith(
+        "Fixing it would take the step without the profiler from 52.0 ms to about 35.8 ms. "
     )
     card = cards(analysis, FindingKind.FAULT)[0]
     assert (card.gain, card.basis) == ("≈ 16.2 ms", "estimate")
@@ -147,8 +187,8 @@ def test_savings_are_set_against_the_step_without_the_profiler_where_it_was_meas
     )
     rank = msgspec.structs.replace(rank, observer=observer)
     analysis = msgspec.structs.replace(analysis, ranks=[rank])
-    assert headline(analysis, step_bar(rank))[1] == (
-        "Fixing it would take the step without the profiler from 56.0 ms to about 39.8 ms."
+    assert headline(analysis, step_bar(rank))[1].startswith(
+        "Fixing it would take the step without the profiler from 56.0 ms to about 39.8 ms. "
     )
     page = " ".join(text.strip() for _, text in Outline(render_html(analysis)).texts)
     assert "without one a step takes 56.0 ms ( 1.25 times as long with it)" in page
@@ -370,3 +410,29 @@ def test_figures_carry_no_fixed_colours_no_dates_and_no_style_sheet(page: str) -
 )
 def test_titles_continue_the_sentence(title: str, expected: str) -> None:
     assert lower_first(title) == expected
+
+
+def test_a_change_is_shown_as_code_in_a_closed_part_of_its_finding(page: str) -> None:
+    parts = re.findall(r"<details class=\"remedy\">(.*?)</details>", page, re.DOTALL)
+    assert len(parts) == 1
+    assert re.findall(r"<pre[^>]*>(.*?)</pre>", parts[0], re.DOTALL) == [
+        "for batch in loader:\n    train_step(batch)",
+        "for batch in prefetched(loader):\n    train_step(batch)",
+        "traceanalyzer record script --out=AFTER -- python train.py\ntraceanalyzer compare BEFORE AFTER\n",
+    ]
+    assert "<code>train.py(41): main</code>" in parts[0]
+
+
+@pytest.mark.parametrize(
+    ("where", "shown"),
+    [
+        ("train.py(41): main", "train.py(41): main"),
+        ("train.py:41", "train.py:41"),
+        ("phase optimizer", "phase optimizer"),
+        ("Optimizer.step#SGD.step", "Optimizer.step#SGD.step"),
+        ("log", "range log"),
+        ("my range", "range my range"),
+    ],
+)
+def test_a_range_is_told_from_a_line_of_code(where: str, shown: str) -> None:
+    assert spot(where) == shown

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from markdown_it import MarkdownIt
 
-from tests.sample_analysis import cpu_only_analysis, sample_analysis
+from tests.sample_analysis import HOSTILE, cpu_only_analysis, hostile_analysis, sample_analysis
 from traceanalyzer.renderers.markdown import code, escape, render_markdown
 from traceanalyzer.results.analysis import Analysis, KernelTotal
 from traceanalyzer.results.vocabulary import FindingKind, Status
@@ -44,6 +44,24 @@ def test_every_firing_finding_has_a_row_and_its_fixes() -> None:
     for finding in firing:
         assert f"| {finding.code} |" in text
         assert escape(finding.fix[0]) in text
+
+
+def test_a_change_is_shown_as_code_before_and_after_with_the_commands_that_check_it() -> None:
+    blocks = [token for token in PARSER.parse(render_markdown(sample_analysis())) if token.type == "fence"]
+    assert [(token.info, token.content) for token in blocks] == [
+        ("python", "for batch in loader:\n    train_step(batch)\n"),
+        ("python", "for batch in prefetched(loader):\n    train_step(batch)\n"),
+        ("sh", "traceanalyzer record script --out=AFTER -- python train.py\ntraceanalyzer compare BEFORE AFTER\n"),
+    ]
+
+
+def test_code_that_tries_to_end_its_block_stays_inside() -> None:
+    blocks = [token for token in PARSER.parse(render_markdown(hostile_analysis())) if token.type == "fence"]
+    assert [token.content for token in blocks] == [
+        f"{HOSTILE}\n",
+        f"```\n{HOSTILE}\\u202e\n",
+        f"{HOSTILE}\n```\n",
+    ]
 
 
 def test_limiters_are_listed_apart_from_faults() -> None:

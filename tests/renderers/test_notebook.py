@@ -13,7 +13,7 @@ def test_an_analysis_shows_its_answer_bar_and_findings() -> None:
     shown = sample_analysis()._repr_html_()
     assert shown == render_notebook(sample_analysis())
     for expected in (
-        "The GPU worked 5.9 % of the time; batches are loaded in the training process.",
+        "The GPU worked 5.9 % of the time. First to fix: batches are loaded in the training process.",
         "TA101",
         "Set num_workers to 4",
         "5 steady steps",

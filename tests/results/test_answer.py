@@ -56,6 +56,29 @@ def test_silence_for_another_reason_is_not_called_healthy(document: Analysis, ti
     assert "Nothing to fix" not in render_terminal(document)
 
 
+@pytest.mark.parametrize(
+    ("statuses", "title"),
+    [
+        ({"TA101": Status.PASS}, "TA101 does not fire"),
+        ({"TA101": Status.PASS, "TA102": Status.PASS}, "TA101, TA102 do not fire"),
+        ({"TA401": Status.NOT_APPLICABLE}, "TA401 could not be judged on this recording"),
+        (
+            {"TA101": Status.PASS, "TA401": Status.NOT_APPLICABLE},
+            "TA101 does not fire; TA401 could not be judged on this recording",
+        ),
+        ({"TA902": Status.INFORMATIVE}, "No answer: rules were left out"),
+        ({}, "No answer: rules were left out"),
+    ],
+)
+def test_who_asks_for_a_few_rules_is_told_about_these(statuses: dict[str, Status], title: str) -> None:
+    document = quiet(codes=frozenset(statuses), busy=0.95)
+    findings = [msgspec.structs.replace(f, status=statuses[f.code]) for f in document.findings]
+    document = msgspec.structs.replace(document, findings=findings)
+    assert silence(document).title == title
+    assert not silence(document).is_healthy
+    assert render_terminal(document).startswith(title)
+
+
 def test_a_finding_inside_another_ones_time_says_so_only_where_both_fire() -> None:
     (inner, outer) = (
         Finding(code=code, slug="x", kind=FindingKind.LIMITER, status=Status.FAIL, title="t", message="m")

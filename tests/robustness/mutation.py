@@ -10,7 +10,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from tests.robustness.recordings import kineto_document, nsys_export
+from tests.robustness.recordings import kineto_document, kineto_events, nsys_export
 
 HOSTILE_VALUES: tuple[Any, ...] = (
     None,
@@ -116,9 +116,9 @@ TOKENS = (
 )
 
 
-def mutate_kineto(chance: random.Random) -> bytes:
+def mutate_kineto(chance: random.Random, steps: int = 4) -> bytes:
     """Return a damaged Kineto file: now and then compressed, damaged in structure, bytes or both."""
-    document = kineto_document()
+    document = kineto_document(kineto_events(steps))
     how = chance.random()
     if how < 0.7:
         for _ in range(chance.choice((1, 1, 1, 2, 3, 8))):
@@ -140,7 +140,7 @@ def _mutate_document(document: dict[str, Any], chance: random.Random) -> None:
         return
     place = chance.randrange(len(events))
     event = events[place]
-    if not isinstance(event, dict):
+    if not isinstance(event, dict) or not event:
         return
     action = chance.randrange(10)
     if action == 0:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import traceanalyzer
+from tests.robustness import fuzz_ways
 from tests.robustness.answers import analyse, analyse_events, write_text
+from tests.robustness.fuzz_inputs import Made
+from tests.robustness.fuzz_ways import WAYS, Way, both_parsers, made_in, way_of
 from tests.robustness.invariants import assert_plausible
 from tests.robustness.mutation import HOSTILE_VALUES
 from tests.robustness.recordings import PROCESS, Event, event, kineto_events, nsys_export
 from tests.tools import fuzz
 from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.readers import kineto
+from traceanalyzer.readers.files import read_head
 from traceanalyzer.renderers.html import render_html
 
 T = 1_000_000
@@ -25,28 +32,57 @@ SECONDS = 25
 
 
 def test_inputs_damaged_by_chance_are_answered() -> None:
-    fuzz.answer(
-        next(iter(Path(__file__).parents[2].glob("sample_traces/labelled/good/*.gz")))
-    )  # compiles outside the time limits
-    answers, failed = fuzz.run(1, 400, None, SECONDS)
-    assert not failed, f"make one again with: python -m tests.tools.fuzz --inputs 1 --seed {failed[0]}"
-    assert min(answers["complete"], answers["partial"], answers["refused"]) > 0
+    fuzz.warm_up()
+    numbers = [number for number in range(1, 2000) if way_of(number).answer is not both_parsers]
+    found = fuzz.run(numbers, SECONDS)
+    assert not found.failed, f"make one again with: python -m tests.tools.fuzz --inputs 1 --seed {found.failed[0]}"
+    answers = found.by_answer()
+    assert min(answers["complete"], answers["partial"], answers["read"], answers["refused"]) > 0
 
 
-@pytest.mark.parametrize("number", [1, 4, 17, 48])
-def test_an_input_can_be_made_again_from_its_number(tmp_path: Path, number: int) -> None:
-    first = fuzz.make_input(number, tmp_path).read_bytes()
-    assert fuzz.make_input(number, tmp_path).read_bytes() == first
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: f"{way.name} {way.answer.__name__}")
+def test_an_input_can_be_made_again_from_its_number(tmp_path: Path, way: Way) -> None:
+    number = next(number for number in range(100) if way_of(number) is way)
+    contents = []
+    for _ in range(2):
+        with made_in(tmp_path / "made", number) as made:
+            contents.append([(file.name, file.is_file() and file.read_bytes()) for file in made.files])
+    assert contents[0] == contents[1]
 
 
-@pytest.mark.parametrize(
-    "number",
-    [
-        7001700,  # a memory curve whose events all came at one moment
-    ],
-)
-def test_inputs_once_answered_wrongly_are_answered(tmp_path: Path, number: int) -> None:
-    assert fuzz.answer(fuzz.make_input(number, tmp_path), html=True)
+def test_every_hundred_numbers_hold_every_kind_in_its_share() -> None:
+    counts = Counter(way_of(number).name + way_of(number).through for number in range(700, 800))
+    assert counts == {way.name + way.through: way.share for way in WAYS}
+
+
+def test_what_fails_is_kept_under_its_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(made: Made, number: int) -> str:
+        raise AssertionError(f"wrong about {number}, of {len(made.files)} files")
+
+    monkeypatch.setattr(fuzz_ways, "answer", fail)
+    *_, (_, found) = fuzz.answer_all([7], tmp_path / "kept")
+    assert (found.failed, found.done) == ([7], 1)
+    assert "wrong about 7" in (tmp_path / "kept/7/traceback.txt").read_text()
+    assert len(list((tmp_path / "kept/7").iterdir())) > 1
+
+
+CORPUS = Path(__file__).parent / "corpus"
+# file that was once answered wrongly → what it is answered
+PAST: dict[str, str] = json.loads((CORPUS / "answers.json").read_text())
+
+
+@pytest.mark.parametrize("name", PAST)
+def test_what_was_once_answered_wrongly_is_answered(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    shutil.copy(CORPUS / name, path)
+    made = Made((path,), (path,), path.stat().st_size)
+    assert fuzz_ways.command(made, 0) == PAST[name]
+    if kineto.sniff(path, read_head(path)):
+        assert fuzz_ways.both_parsers(made, 0) == "equal"
+
+
+def test_every_kept_file_has_its_answer() -> None:
+    assert {path.name for path in CORPUS.iterdir()} == PAST.keys() | {"answers.json"}
 
 
 times = st.one_of(st.integers(T, T + 3000), st.floats(T, T + 3000), st.sampled_from(HOSTILE_VALUES))

@@ -82,3 +82,11 @@ def test_the_slow_workers_are_not_reported_beside_it() -> None:
 def test_it_needs_timed_workers() -> None:
     assert judge(rule, healthy()).status is Status.NOT_APPLICABLE
     assert judge(rule, empty()).status is Status.NOT_APPLICABLE
+
+
+def test_a_batch_size_left_to_the_trainer_is_no_batch_size() -> None:
+    measures = fires()
+    configuration = measures.recorder["configuration"]
+    assert isinstance(configuration, dict)
+    configuration["batch"] = -1
+    assert judge(rule, measures).status is Status.NOT_APPLICABLE

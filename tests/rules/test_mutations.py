@@ -128,6 +128,10 @@ SHARED: dict[str, list[tuple[str, Mutation]]] = {
 }
 
 
+# causes that the recorded steps do not show: the recorder's timers of the steps before and after them do
+BY_TIMERS = {"few-workers": "TA102"}
+
+
 @pytest.mark.parametrize("name", HIDDEN)
 def test_without_its_cause_a_labelled_recording_has_no_fault_left(name: str) -> None:
     code, hide = HIDDEN[name]
@@ -153,7 +157,15 @@ def test_without_its_cause_a_given_recording_loses_that_finding_and_gains_none(
 
 def test_every_labelled_fault_is_hidden_once() -> None:
     expected = {name: label.expected for name, label in labels(LABELLED / "labels.json").items() if label.expected}
-    assert expected == {name: code for name, (code, _) in HIDDEN.items()}
+    assert expected == {name: code for name, (code, _) in HIDDEN.items()} | BY_TIMERS
+
+
+@pytest.mark.parametrize("name", BY_TIMERS)
+def test_without_the_timers_what_only_they_show_is_not_said(name: str) -> None:
+    trace, recorder = opened(str(LABELLED / name))
+    assert faults(trace, recorder) == [BY_TIMERS[name]]
+    timeless = {key: value for key, value in recorder.items() if key not in ("unprofiled", "passes")}
+    assert faults(trace, timeless) == []
 
 
 # ------------------------------------------------------------------ renaming

@@ -46,6 +46,9 @@ job() { # NAME LIMIT COMMAND…
 mkdir -p "$work"
 for name in "${jobs[@]}"; do
   case $name in
+    long-*)
+      job "$name" 128 overhead 126 --seed="${name#long-}" --steps=8000 --seconds=90 --loader-pairs=0 --batches=88 ;;
+    nothing) job "$name" 72 overhead 70 --seed=21 --dose=0 --steps=8000 --seconds=40 --loader-pairs=0 --batches=88 ;;
     steady-*) job "$name" 110 overhead 105 --seed="${name#steady-}" --steps=1600 --seconds=58 ;;
     dose) job "$name" 90 overhead 85 --seed=11 --dose=10 --steps=800 --seconds=35 ;;
     placebo) job "$name" 90 overhead 85 --seed=14 --dose=0 --steps=800 --seconds=35 ;;

@@ -11,6 +11,9 @@ one difference. Groups never span an epoch's edge. Printed are the median of the
 interval (sign test), and their mean with a bootstrap interval, which rare costs enter too (a sample of the GPU every
 half second, a collection): of the step's wall time, device work included, and of the process's processor time.
 
+Samples of the GPU are asked for in two steps of each group, one with and one without the rest of the recorder, instead
+of by the clock: what one of them costs is seen five times as often as in a recording, and counted as rare as there.
+
 ``--dose 10`` lets timers and events act ten times in an instrumented step: what is found is ten times as large, and its
 interval divided by ten is narrower. ``--dose 0`` leaves everything off, to see what the method finds in nothing. Two
 more numbers say what to expect: the time the recorder's calls of one step take outside any training, and, from the same
@@ -21,15 +24,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import operator
 import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +46,7 @@ sys.path.insert(0, str(ROOT))
 from tests.tools.instrumentation_switch import DosedRecorder, LoaderSwitch, Switch  # noqa: E402
 from tests.tools.paired_statistics import describe, describe_mean  # noqa: E402
 from traceanalyzer.recording.facts import gpus, usable_cores, versions  # noqa: E402
+from traceanalyzer.recording.gpu_sampler import sample_line  # noqa: E402
 from traceanalyzer.recording.options import YoloOptions  # noqa: E402
 from traceanalyzer.recording.recorder import Recorder, RecordingComplete  # noqa: E402
 from traceanalyzer.recording.schedule import Schedule, Stage  # noqa: E402
@@ -47,6 +55,7 @@ from traceanalyzer.recording.yolo import _make_trainer, _workplace  # noqa: E402
 from traceanalyzer.recording.yolo_hooks import attach  # noqa: E402
 
 GROUP = 4  # steps
+SAMPLE_PERIOD_NS = 500_000_000
 EDGE_STEPS = 2  # left out after an epoch's edge, where the trainer collects garbage and empties the cache
 DEFAULTS = {"steps": 800, "batch": 16, "imgsz": 640, "workers": 8, "warm-up": 16, "dose": 1, "batches": 44}
 
@@ -93,10 +102,14 @@ class _One:
 
 @dataclass
 class Measured:
-    """One process's numbers: per group, the times of its two instrumented and its two bare steps, in ns."""
+    """One process's numbers: per group, the times of its two instrumented and its two bare steps, in ns.
+
+    ``sampled_wall_ns`` are the same steps, divided into those with and those without a sample of the GPU.
+    """
 
     wall_ns: list[tuple[list[int], list[int]]] = field(default_factory=list)
     processor_ns: list[tuple[list[int], list[int]]] = field(default_factory=list)
+    sampled_wall_ns: list[tuple[list[int], list[int]]] = field(default_factory=list)
 
 
 class Alternation:
@@ -141,28 +154,72 @@ class Alternation:
         self.switch.set(False)
 
     def _group(self, source: Iterator[Any]) -> Iterator[Any]:
-        first = self._coin.random() < 0.5
-        wall: tuple[list[int], list[int]] = ([], [])
-        processor: tuple[list[int], list[int]] = ([], [])
-        for on in (first, not first, not first, first):
-            spent = yield from self._step(source, on=on)
-            wall[not on].append(spent[0])
-            processor[not on].append(spent[1])
-        self.measured.wall_ns.append(wall)
-        self.measured.processor_ns.append(processor)
+        first, sampled_first = self._coin.random() < 0.5, self._coin.random() < 0.5
+        wall, processor, sampled = _Sides(), _Sides(), _Sides()
+        # each of the four combinations of recorder and sample once, the recorder's order free of drift
+        for number, on in enumerate((first, not first, not first, first)):
+            with_sample = (number < GROUP // 2) == sampled_first
+            spent = yield from self._step(source, on=on, with_sample=with_sample)
+            wall.add(spent[0], on)
+            processor.add(spent[1], on)
+            sampled.add(spent[0], with_sample)
+        self.measured.wall_ns.append(wall.pair)
+        self.measured.processor_ns.append(processor.pair)
+        self.measured.sampled_wall_ns.append(sampled.pair)
         self.recorder.free_events()
 
-    def _step(self, source: Iterator[Any], *, on: bool) -> Iterator[Any]:
+    def _step(self, source: Iterator[Any], *, on: bool, with_sample: bool = False) -> Iterator[Any]:
         on = on and self._dose > 0
         self.switch.set(on)
         self._wait()
         wall, processor = time.perf_counter_ns(), time.process_time_ns()
+        if with_sample:
+            self.switch.gate.ask()
         if on:
             yield from self.recorder.steps(_One(source))
         else:
             yield next(source)
         self._wait()
         return time.perf_counter_ns() - wall, time.process_time_ns() - processor
+
+
+class _Sides:
+    """Times of a group's steps: those with something and those without."""
+
+    def __init__(self) -> None:
+        self.pair: tuple[list[int], list[int]] = ([], [])
+
+    def add(self, value: int, has: bool) -> None:
+        """Add a step's time to its side."""
+        self.pair[not has].append(value)
+
+
+def sample_cost_ns(samples: int = 30) -> dict[str, float]:
+    """Return what one sample of the first GPU takes (``whole``), and each of its queries; empty without a GPU.
+
+    Args:
+        samples: How many; medians are returned, in ns, waiting for the driver included.
+    """
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+    except (ImportError, pynvml.NVMLError):
+        return {}
+    device = pynvml.nvmlDeviceGetHandleByIndex(0)
+    calls: dict[str, Callable[[], Any]] = {"whole": lambda: sample_line(pynvml, 0, device, datetime.now())}
+    for name in ("Name", "UtilizationRates", "MemoryInfo", "PowerUsage"):
+        calls[name] = partial(getattr(pynvml, f"nvmlDeviceGet{name}"), device)
+    calls["Temperature"] = partial(pynvml.nvmlDeviceGetTemperature, device, pynvml.NVML_TEMPERATURE_GPU)
+    calls["ClockInfo"] = partial(pynvml.nvmlDeviceGetClockInfo, device, pynvml.NVML_CLOCK_SM)
+    found: dict[str, list[int]] = {name: [] for name in calls}
+    for _ in range(samples):
+        for name, call in calls.items():
+            begin = time.perf_counter_ns()
+            with suppress(pynvml.NVMLError):
+                call()
+            found[name].append(time.perf_counter_ns() - begin)
+    return {name: statistics.median(spent) for name, spent in found.items()}
 
 
 def direct_cost_ns(folder: Path, steps: int = 200) -> float:
@@ -257,19 +314,31 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             "device_phases": len(alternation.recorder.times()["unprofiled"].device_phase_ns),
             "direct_ns": direct_ns, "loader_pairs_ns": pairs, "wall_ns": alternation.measured.wall_ns,
             "processor_ns": alternation.measured.processor_ns,
+            "sampled_wall_ns": alternation.measured.sampled_wall_ns, "sample_ns": sample_cost_ns(),
         }  # fmt: skip
 
 
 def differences(groups: list[list[list[int]]]) -> list[float]:
-    """Return by how many percent the instrumented steps of each group are longer than its bare ones."""
-    return [100 * (sum(on) / sum(bare) - 1) for on, bare in groups]
+    """Return by how many percent the instrumented steps of each group are longer than its bare ones.
+
+    As logarithms of the ratios: the mean of plain ratios of noisy times lies above 1 (here by half a percent) even
+    where nothing differs.
+    """
+    return [100 * math.log(sum(on) / sum(bare)) for on, bare in groups]
+
+
+def sample_differences(result: dict[str, Any]) -> list[float]:
+    """Return per group by how many percent a sample each half second prolongs the training; empty without a GPU."""
+    pairs = result.get("sampled_wall_ns", []) if result.get("sample_ns") else []
+    return [100 * statistics.fmean(map(operator.sub, has, lacks)) / SAMPLE_PERIOD_NS for has, lacks in pairs]
 
 
 def table(results: list[dict[str, Any]]) -> str:
     """Return Markdown: a row per process, and one for the processes of a configuration together."""
     head = (
         "| training | bare step, ms | groups | wall time, median | wall time, mean | processor time, median | "
-        "direct, µs a step | worker timing, of a batch |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+        "direct, µs a step | worker timing, of a batch | GPU samples | all |\n"
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
     )
     lines = [head]
     kinds: dict[str, list[dict[str, Any]]] = {}
@@ -290,10 +359,13 @@ def row(name: str, results: list[dict[str, Any]]) -> str:
     processor = [value for result in results for value in differences(result["processor_ns"])]
     bare = [value for result in results for _, steps in result["wall_ns"] for value in steps]
     pairs = [100 * (on / off - 1) for result in results for on, off in result["loader_pairs_ns"]]
+    samples = [value for result in results for value in sample_differences(result)]
     direct = statistics.median(result["direct_ns"] for result in results)
     cells = (
         name, f"{statistics.median(bare) / 1e6:.1f}", str(len(wall)), describe(wall), describe_mean(wall),
         describe(processor), f"{direct / 1e3:.0f}", describe(pairs) if pairs else "–",
+        describe_mean(samples) if samples else "–",
+        describe_mean(list(map(operator.add, wall, samples))) if len(samples) == len(wall) else "–",
     )  # fmt: skip
     return "| " + " | ".join(cells) + " |"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import multiprocessing
+import random
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -133,22 +134,34 @@ class LoaderSwitch:
 
 
 class SamplerGate:
-    """Stands for the event a GPU sampler waits on, and holds it back while the recorder is off."""
+    """Stands for the event a GPU sampler waits on, and lets it sample when asked to instead of by the clock.
 
-    def __init__(self) -> None:
-        self.open = threading.Event()
+    Whether a step holds a sample is then known, and independent of whether the recorder is on.
+
+    Args:
+        longest_delay_s: A sample begins up to this long after it was asked for, so that it meets every part of a step.
+        seed: Of the delays.
+    """
+
+    def __init__(self, longest_delay_s: float = 0.04, seed: int = 0) -> None:
+        self._wanted = threading.Event()
         self._end = threading.Event()
+        self._longest_s, self._random = longest_delay_s, random.Random(seed)
 
-    def wait(self, seconds: float) -> bool:
-        """Wait for the end or the time; then, unless it is the end, until the gate is open."""
-        if not self._end.wait(seconds):
-            self.open.wait()
-        return self._end.is_set()
+    def wait(self, _: float) -> bool:
+        """Wait until a sample is wanted or the end has come; return whether it is the end."""
+        self._wanted.wait()
+        self._wanted.clear()
+        return self._end.wait(self._random.uniform(0, self._longest_s))
+
+    def ask(self) -> None:
+        """Ask for a sample."""
+        self._wanted.set()
 
     def set(self) -> None:
         """End the sampler."""
         self._end.set()
-        self.open.set()
+        self._wanted.set()
 
 
 class DosedRecorder(Recorder):
@@ -245,10 +258,6 @@ class Switch:
         self._swap(not on)
         self._swap(on)
         self.loader.flag.value = on
-        if on:
-            self.gate.open.set()
-        else:
-            self.gate.open.clear()
 
     def _swap(self, on: bool) -> None:
         if on != self.is_on:

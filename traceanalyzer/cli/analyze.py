@@ -43,8 +43,14 @@ PerfettoOption = Annotated[
     Path | None,
     typer.Option("--perfetto", metavar="FILE", readable=False, help="Write an annotated trace for ui.perfetto.dev."),
 ]
-
-
+SarifOption = Annotated[
+    Path | None,
+    typer.Option("--sarif", metavar="FILE", readable=False, help="Write findings on lines of code as SARIF 2.1.0."),
+]
+GithubOption = Annotated[
+    Path | None,
+    typer.Option("--github", metavar="FILE", readable=False, help="Write GitHub annotations; - prints them."),
+]
 RedactOption = Annotated[
     bool, typer.Option("--redact", help="Leave names of users, hosts, folders and containers out of the reports.")
 ]
@@ -63,6 +69,8 @@ def analyze(
     json: JsonOption = None,
     markdown: MarkdownOption = None,
     perfetto: PerfettoOption = None,
+    sarif: SarifOption = None,
+    github: GithubOption = None,
     tensorboard: TensorBoardOption = None,
     step_marker: Annotated[
         str | None, typer.Option(metavar="NAME", help="The range that marks a training step, when it is not found.")
@@ -132,11 +140,11 @@ def analyze(
         from traceanalyzer.results.redaction import redact_analysis
 
         analysis = redact_analysis(analysis)
-    if html is None and json is None and markdown is None and perfetto is None and tensorboard is None:
+    if all(path is None for path in (html, json, markdown, perfetto, sarif, github, tensorboard)):
         html = DEFAULT_REPORT
     from traceanalyzer.renderers.messages import in_language, speaking
 
-    check_names([path for path in (html, json, markdown, perfetto) if path is not None])
+    check_names([path for path in (html, json, markdown, perfetto, sarif, github) if path is not None])
     # the JSON document stays the same in every language
     written = write_reports(analysis, json=json) if json is not None else []
     with speaking(lang.value):
@@ -146,6 +154,8 @@ def analyze(
             html=html,
             markdown=markdown,
             perfetto=perfetto,
+            sarif=sarif,
+            github=github,
             tensorboard=tensorboard,
             timings=timings,
         )

@@ -73,18 +73,20 @@ def write_reports(
     json: Path | None = None,
     markdown: Path | None = None,
     perfetto: Path | None = None,
+    sarif: Path | None = None,
+    github: Path | None = None,
     tensorboard: Path | None = None,
     timings: MutableMapping[str, float] | None = None,
 ) -> list[Path]:
     """Render and write the reports asked for; ``-`` is standard output.
 
     Returns:
-        What was written, in the order html, json, markdown, perfetto, TensorBoard's log directory.
+        What was written, in the order html, json, markdown, perfetto, sarif, github, TensorBoard's log directory.
 
     Raises:
         UsageError: Two reports were given one name, or one cannot be written.
     """
-    wanted = [path for path in (html, json, markdown, perfetto) if path is not None]
+    wanted = [path for path in (html, json, markdown, perfetto, sarif, github) if path is not None]
     check_names(wanted)
     begun = time.perf_counter()
     if html is not None:
@@ -103,6 +105,15 @@ def write_reports(
         from traceanalyzer.renderers.perfetto import render_perfetto
 
         write_report(perfetto, render_perfetto(analysis))
+    if sarif is not None or github is not None:
+        from traceanalyzer.cli.source_tree import SourceTree
+        from traceanalyzer.renderers import code_findings
+
+        relative = SourceTree(Path.cwd()).relative
+        if sarif is not None:
+            write_report(sarif, code_findings.render_sarif(analysis, relative))
+        if github is not None:
+            write_report(github, code_findings.render_annotations(analysis, relative))
     if tensorboard is not None:
         from traceanalyzer.renderers.tensorboard import render_tensorboard
 

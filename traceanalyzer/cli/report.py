@@ -9,12 +9,14 @@ import typer
 
 from traceanalyzer.cli.analyze import (
     DEFAULT_REPORT,
+    GithubOption,
     HtmlOption,
     Language,
     LanguageOption,
     MarkdownOption,
     PerfettoOption,
     RedactOption,
+    SarifOption,
 )
 
 
@@ -24,6 +26,8 @@ def report(
     markdown: MarkdownOption = None,
     redact: RedactOption = False,
     perfetto: PerfettoOption = None,
+    sarif: SarifOption = None,
+    github: GithubOption = None,
     lang: LanguageOption = Language.EN,
 ) -> None:
     """Render an analysis again, without its recording.
@@ -38,10 +42,11 @@ def report(
         from traceanalyzer.results.redaction import redact_analysis
 
         document = redact_analysis(document)
-    if html is None and markdown is None and perfetto is None:
+    if all(path is None for path in (html, markdown, perfetto, sarif, github)):
         html = DEFAULT_REPORT
     from traceanalyzer.renderers.messages import in_language, speaking
 
     with speaking(lang.value):
         document = in_language(document)
-        show(document, write_reports(document, html=html, markdown=markdown, perfetto=perfetto))
+        written = write_reports(document, html=html, markdown=markdown, perfetto=perfetto, sarif=sarif, github=github)
+        show(document, written)

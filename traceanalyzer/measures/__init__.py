@@ -33,6 +33,7 @@ from traceanalyzer.measures.positions import StepPositions, measure_positions
 from traceanalyzer.measures.step_variation import StepSeries, measure_step_series
 from traceanalyzer.measures.steps import Steps, find_steps
 from traceanalyzer.measures.synchronisations import Synchronisations, measure_synchronisations
+from traceanalyzer.measures.unprofiled_times import UnprofiledTimes, measure_recorded_phases, measure_unprofiled_times
 from traceanalyzer.measures.worker_stages import WorkerStages, measure_worker_stages
 from traceanalyzer.model.schema import IntArray
 from traceanalyzer.model.trace import Device, Trace
@@ -209,6 +210,16 @@ class Measures:
     def worker_stages(self) -> WorkerStages | None:
         """What the loader's workers spend a batch on; None where the recorder did not time them."""
         return measure_worker_stages(self.recorder)
+
+    @measured_once
+    def unprofiled(self) -> UnprofiledTimes | None:
+        """What the recorder timed in steps without the profiler; None where it timed none."""
+        return measure_unprofiled_times(self.recorder)
+
+    @measured_once
+    def recorded_phase_ns(self) -> dict[str, float]:
+        """Mean host time of each phase in the recorded steps by the recorder's timers, ns; empty without."""
+        return measure_recorded_phases(self.recorder)
 
     @measured_once
     def operators(self) -> Operators:

@@ -1,4 +1,4 @@
-"""pandas tables of single gaps and kernels, which only the recording can give."""
+"""pandas tables of single gaps, kernels and copies, which only the recording can give."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.model.schema import CopyDirection, MemoryKind
 from traceanalyzer.results.vocabulary import CAUSES, PHASES
 
 if TYPE_CHECKING:
@@ -79,6 +80,37 @@ class MeasuredFrames:
                         "start_ns": activities.start_ns,
                         "duration_ns": kernels.duration_ns,
                         "step": kernels.window,
+                    }
+                )
+            )
+        return pd.concat(tables, ignore_index=True)
+
+    def copies(self) -> pd.DataFrame:
+        """One row per copy of every rank, in time order.
+
+        Columns: ``rank``, ``device_id``, ``stream``, ``direction`` (h2d, d2h, d2d, p2p …), ``host_memory`` (pageable,
+        pinned …), ``start_ns``, ``duration_ns``, ``bytes`` (-1 unknown), ``overlapped_ns`` (under a kernel of the same
+        device), ``host_blocked_ns``, ``step`` (the window that issued it; -1 none).
+        """
+        import pandas as pd
+
+        tables = []
+        for measures in self.ranks:
+            copies = measures.copies
+            tables.append(
+                pd.DataFrame(
+                    {
+                        "rank": np.full(len(copies.activity), measures.rank, dtype=np.int64),
+                        "device_id": copies.device,
+                        "stream": measures.trace.activities.take(copies.activity).stream,
+                        "direction": [CopyDirection(code).name.lower() for code in copies.direction.tolist()],
+                        "host_memory": [MemoryKind(code).name.lower() for code in copies.host_memory.tolist()],
+                        "start_ns": copies.start_ns,
+                        "duration_ns": copies.end_ns - copies.start_ns,
+                        "bytes": copies.size_bytes,
+                        "overlapped_ns": copies.overlapped_ns,
+                        "host_blocked_ns": copies.host_blocked_ns,
+                        "step": copies.window,
                     }
                 )
             )

@@ -99,13 +99,13 @@ def measure_worker_stages(recorder: dict[str, object]) -> WorkerStages | None:
         block = loader.get(name)
         if not isinstance(block, Mapping):
             continue
-        batches += _count(block.get("batches"))
-        worker_ns += _count(block.get("worker_ns"))
+        batches += count_of(block.get("batches"))
+        worker_ns += count_of(block.get("worker_ns"))
         parts = block.get("parts")
         for part, value in parts.items() if isinstance(parts, Mapping) else ():
             if isinstance(value, Mapping):
-                part_ns[str(part)] += _count(value.get("ns"))
-                part_calls[str(part)] += _count(value.get("calls"))
+                part_ns[str(part)] += count_of(value.get("ns"))
+                part_calls[str(part)] += count_of(value.get("calls"))
     if not batches or not worker_ns:
         return None
     batch_ns = worker_ns / batches
@@ -127,5 +127,6 @@ def stage_of(part: str) -> Stage:
     return Stage.AUGMENT if part[:1].isupper() else Stage.OTHER
 
 
-def _count(value: object) -> int:
+def count_of(value: object) -> int:
+    """Return a whole number above 0 of a document; 0 for anything else."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

@@ -137,7 +137,7 @@ class Table:
     """Columns of equal length. Subclasses only declare columns."""
 
     def __len__(self) -> int:
-        return len(getattr(self, fields(self)[0].name))
+        return len(getattr(self, next(iter(_declared(type(self))))))
 
     @classmethod
     def build(cls, length: int | None = None, /, **columns: npt.ArrayLike) -> Self:
@@ -150,8 +150,8 @@ class Table:
         Raises:
             ValueError: A required column is missing, a name is unknown, or lengths differ.
         """
-        declared = {f.name: f for f in fields(cls)}
-        unknown = set(columns) - set(declared)
+        declared = _declared(cls)
+        unknown = columns.keys() - declared.keys()
         if unknown:
             raise ValueError(f"{cls.__name__} has no column {sorted(unknown)}")
         given = {name: np.asarray(values) for name, values in columns.items()}
@@ -160,23 +160,23 @@ class Table:
             raise ValueError(f"{cls.__name__} columns differ in length: {sorted(lengths)}")
         rows = lengths.pop() if lengths else 0
         made: dict[str, npt.NDArray[Any]] = {}
-        for name, declaration in declared.items():
-            dtype = declaration.metadata["dtype"]
+        for name, (dtype, default) in declared.items():
             if name in given:
                 made[name] = np.ascontiguousarray(given[name], dtype=dtype)
-            elif declaration.metadata["default"] is None and rows:
+            elif default is None and rows:
                 raise ValueError(f"{cls.__name__} needs column {name!r}")
             else:
-                made[name] = np.full(rows, declaration.metadata["default"] or 0, dtype=dtype)
+                made[name] = np.empty(rows, dtype=dtype)
+                made[name].fill(default or 0)
         return cls(**made)
 
     def take(self, rows: npt.NDArray[Any]) -> Self:
         """Return the rows selected by an index or boolean array, in that order."""
-        return type(self)(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
+        return type(self)(**{name: getattr(self, name)[rows] for name in _declared(type(self))})
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """Return the columns by name, without copying."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: getattr(self, name) for name in _declared(type(self))}
 
     @classmethod
     def concat(cls, tables: Iterable[Self]) -> Self:
@@ -184,7 +184,19 @@ class Table:
         parts = list(tables)
         if not parts:
             return cls.build()
-        return cls(**{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)})
+        return cls(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in _declared(cls)})
+
+
+_DECLARED: dict[Any, dict[str, tuple[np.dtype[Any], int | None]]] = {}
+
+
+def _declared(kind: Any) -> dict[str, tuple[np.dtype[Any], int | None]]:
+    """Type and fill value of each column of a table, by name; kept, because small tables are made by the hundred."""
+    known = _DECLARED.get(kind)
+    if known is None:
+        known = {each.name: (each.metadata["dtype"], each.metadata["default"]) for each in fields(kind)}
+        _DECLARED[kind] = known
+    return known
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,10 @@ class _Gzip:
         data = self._waiting + data
         self._waiting = b""
         made: list[bytes] = []
-        while data and limit > 0:
+        # a member whose output did not fit last time may have taken all its input and still hold text
+        is_holding = self._full and not self._member.eof
+        while (data or is_holding) and limit > 0:
+            is_holding = False
             if self._member.eof:
                 data = data.lstrip(b"\0")
                 if data and not b"\x1f\x8b".startswith(data[:2]):
@@ -177,6 +180,7 @@ class Stream:
         self.damage = ""
         self._made_bytes = 0
         self._ended = False
+        self._rest = b""  # what salvaging gave beyond the block that was asked for
         self._decompressor: _Decompressor | None = None
         if self.compression == "gzip":
             self._decompressor = _Gzip()
@@ -229,7 +233,12 @@ class Stream:
     def _read_compressed(self, decompressor: _Decompressor, size: int) -> bytes:
         parts: list[bytes] = []
         missing = size
-        while missing and not self._ended:
+        while missing and (self._rest or not self._ended):
+            if self._rest:
+                parts.append(self._rest[:missing])
+                self._rest = self._rest[missing:]
+                missing -= len(parts[-1])
+                continue
             data = b"" if decompressor.has_more else self._file.read(_COMPRESSED_BLOCK_BYTES)
             self.done_bytes += len(data)
             if not data and not decompressor.has_more:
@@ -238,8 +247,9 @@ class Stream:
                     self.damage = f"the {self.compression} data is cut off"
                 break
             part = self._feed(decompressor, data, missing)
-            parts.append(part)
-            missing -= len(part)
+            parts.append(part[:missing])
+            self._rest = part[missing:]
+            missing -= len(parts[-1])
             self._made_bytes += len(part)
             expansion = self._made_bytes / max(self.done_bytes, 1)
             if self._made_bytes > _EXPANSION_CHECKED_FROM_BYTES and expansion > _MAX_EXPANSION:

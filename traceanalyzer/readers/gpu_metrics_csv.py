@@ -29,6 +29,7 @@ _ABSENT = re.compile(r"^(-|n/?a|\[.*\]|err!?|unknown error|)$", re.IGNORECASE)
 _STATES = {"active": 1.0, "not active": 0.0, "enabled": 1.0, "disabled": 0.0}
 _QUARTER_NS = 15 * 60 * 1_000_000_000
 _DAY_NS = 96 * _QUARTER_NS
+_LAST_MOMENT_NS = 1 << 62  # the year 2116; leaves room for differences in 64 bits
 
 # dmon's short headings, spelled as the query interface spells the same quantity
 _DMON_NAMES = {
@@ -161,7 +162,7 @@ class _Samples:
 
     def add(self, row: _Row) -> None:
         """Add a row, or count it where its time could not be read."""
-        if row.time_ns is None:
+        if row.time_ns is None or not 0 <= row.time_ns < _LAST_MOMENT_NS:
             self._skipped += 1
             return
         time_ns = row.time_ns

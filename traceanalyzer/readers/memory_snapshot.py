@@ -31,6 +31,7 @@ MAX_BYTES = 1 << 30
 MAX_FRAMES = 64
 MAX_TEXT = 500
 _MAX_BYTES_OF_MEMORY = 1 << 56
+_LAST_MOMENT_US = (1 << 63) // 1000 - 1  # later ones do not fit into 64 bits of ns
 _HINT = "write it with torch.cuda.memory._dump_snapshot"
 _ACTIONS = {action.name.lower(): int(action) for action in MemoryAction}
 _STATES = {
@@ -249,6 +250,8 @@ class _Reading:
                 self.integrity.drop("history entry of a memory snapshot that is not known", name[:100])
                 continue
             time = _size(entry.get("time_us"))
+            if time is not None and time > _LAST_MOMENT_US:
+                time = None
             free = _size(entry.get("device_free"))
             rows.append(
                 (
@@ -357,7 +360,8 @@ def _settings(value: Any) -> dict[str, str]:
 def _text(value: Any) -> str:
     """Text of a plain value, bounded; of anything else only its kind, since nesting may make its text endless."""
     if isinstance(value, str):
-        return value[:MAX_TEXT]
+        # a pickle may hold half of a character, which no document can
+        return value[:MAX_TEXT].encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, bytes):
         return f"{len(value)} bytes"
     if value is None or isinstance(value, (bool, int, float)):

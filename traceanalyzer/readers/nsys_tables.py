@@ -145,7 +145,7 @@ class ArrowFolderTables:
                 else:
                     with pa.memory_map(str(file)) as source:
                         names = pyarrow.ipc.open_stream(source).schema.names
-            except (pa.ArrowException, OSError) as error:
+            except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
                 raise self._unreadable(file, error) from None
             self._schemas[table] = tuple(names)
         return self._schemas[table]
@@ -160,7 +160,7 @@ class ArrowFolderTables:
                     return parquet.read(columns=list(columns))
             with pa.memory_map(str(file)) as source:
                 # the map is closed on return, so the batches kept are copied out of it column by column
-                batches = [batch.select(list(columns)) for batch in pyarrow.ipc.open_stream(source)]
+                batches = [_sound(batch.select(list(columns))) for batch in pyarrow.ipc.open_stream(source)]
                 schema = pyarrow.ipc.open_stream(file.read_bytes()).schema if not batches else batches[0].schema
                 return pa.Table.from_batches(batches, schema).combine_chunks() if batches else schema.empty_table()
         except (pa.ArrowException, OSError) as error:
@@ -169,6 +169,21 @@ class ArrowFolderTables:
     def _unreadable(self, file: Path, error: Exception) -> TraceFormatError:
         problem = f"the file cannot be read ({_first_line(error)})"
         return TraceFormatError(self.path, problem, RE_EXPORT.replace("sqlite", "parquetdir"), where=file.name)
+
+
+def _sound(batch: Any) -> Any:
+    """Check every offset of a batch: Arrow maps what the file says into memory as it is, and would read beyond it.
+
+    Text stays bytes, because a wrong one among them is shown as it is and no reason to refuse the table.
+
+    Raises:
+        pyarrow.ArrowInvalid: The batch points outside itself.
+    """
+    bare = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
+    columns = [column.view(bare[column.type]) if column.type in bare else column for column in batch.columns]
+    batch = pa.RecordBatch.from_arrays(columns, batch.schema.names)
+    batch.validate(full=True)
+    return batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,13 +237,21 @@ class RawTable:
         return _values(values, np.int64)
 
     def texts(self, column: str) -> tuple[IntArray, list[str]]:
-        """Return a text column as codes into its distinct values; -1 where a value is missing or empty."""
+        """Return a text column as codes into its distinct values; -1 where a value is missing or empty.
+
+        Raises:
+            TraceFormatError: The column holds something that has no text, such as lists.
+        """
         if not len(self) or not self.has(column) or pa.types.is_null(self.data[column].type):
             return np.full(len(self), -1, dtype=np.int64), []
         values = self.data[column]
         kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
         if not any(is_kind(values.type) for is_kind in kinds):
-            values = values.cast(pa.large_string())
+            try:
+                values = values.cast(pa.large_string())
+            except pa.ArrowException as error:
+                problem = f"column {column!r} holds values that are no text ({_first_line(error)})"
+                raise TraceFormatError(self.path, problem, RE_EXPORT, where=self.name) from None
         encoded = pc.dictionary_encode(values).combine_chunks()
         codes = _values(pc.fill_null(encoded.indices.cast(pa.int64()), _scalar(-1)), np.int64)
         raw = encoded.dictionary.cast(pa.large_binary()).to_pylist()

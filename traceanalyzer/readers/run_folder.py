@@ -171,9 +171,11 @@ def _inside(folder: Path, name: object) -> Path | None:
     if not isinstance(name, str) or not name:
         return None
     path = folder / name
-    if not path.exists() or not path.resolve().is_relative_to(folder.resolve()):
+    try:
+        is_inside = path.exists() and path.resolve().is_relative_to(folder.resolve())
+    except OSError:  # a name that no file can have
         return None
-    return path
+    return path if is_inside else None
 
 
 def _count(value: object) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+from traceanalyzer.renderers.github import annotation
 from traceanalyzer.renderers.messages import say, translated
 from traceanalyzer.results.comparison import Comparison, Family, Test, Verdict
-from traceanalyzer.units import format_bytes, format_ns
+from traceanalyzer.units import format_bytes, format_count, format_ns
 
 MOST_PERCENT = 1000  # above that a factor reads better than a percentage
 _MET = {True: "met", False: "broken", None: "not measurable"}
@@ -29,7 +30,7 @@ def format_ratio(test: Test) -> str:
     if test.change is None:
         return "new" if not test.base and test.candidate else "–"
     if test.change > MOST_PERCENT / 100:
-        return f"× {test.change + 1:.3g}"
+        return f"× {format_count(test.change + 1)}"
     return f"{test.change * 100:+.1f} %"
 
 
@@ -38,7 +39,7 @@ def format_interval(test: Test) -> str:
     if test.low is None or test.high is None:
         return ""
     if test.high > MOST_PERCENT / 100:
-        return f"× {test.low + 1:.3g} to {test.high + 1:.3g}"
+        return f"× {format_count(test.low + 1)} to {format_count(test.high + 1)}"
     return f"{test.low * 100:+.1f} to {test.high * 100:+.1f} %"
 
 
@@ -168,10 +169,7 @@ def render_github(comparison: Comparison) -> str:
     """
 
     def command(level: str, title: str, message: str) -> str:
-        def data(text: str) -> str:
-            return plain(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-        return f"::{level} title={data(title).replace(':', '%3A').replace(',', '%2C')}::{data(message)}"
+        return annotation(level, plain(title), plain(message))
 
     regressions = comparison.regressions
     lines = [command("error", f"{t.family.value}: {test_name(t)}", t.detail) for t in regressions[:10]]

@@ -15,12 +15,12 @@ from traceanalyzer.renderers import html_memory as memory_view
 from traceanalyzer.renderers import html_view as view
 from traceanalyzer.renderers.embed import script_json
 from traceanalyzer.renderers.figures import draw_figures
-from traceanalyzer.renderers.html_answer import cards, headline
+from traceanalyzer.renderers.html_answer import cards, first_step, headline, spot
 from traceanalyzer.renderers.html_palette import css_variables
 from traceanalyzer.renderers.html_timeline import slice_count, timeline_payload
 from traceanalyzer.renderers.job_text import HEAD, job_lines, job_rows
 from traceanalyzer.renderers.messages.page import page_words, translated_page
-from traceanalyzer.renderers.text import marker_hint, visible
+from traceanalyzer.renderers.text import marker_hint, visible, visible_code
 from traceanalyzer.results.analysis import Analysis
 from traceanalyzer.results.answer import answer
 from traceanalyzer.results.vocabulary import FindingKind, Status
@@ -57,6 +57,7 @@ def render_html(analysis: Analysis) -> str:
             episodes=episodes,
             sentence=sentence,
             outlook=outlook,
+            first_step=first_step(analysis),
             faults=cards(analysis, FindingKind.FAULT),
             limiters=cards(analysis, FindingKind.LIMITER),
             notes=cards(analysis, FindingKind.NOTE),
@@ -133,6 +134,8 @@ def _environment() -> Environment:
         "bytes_cell": lambda value: _cell(value, format_bytes(value), "bytes"),
         "share_cell": lambda value: _cell(value, format_share(value, 1.0), "share"),
         "visible": visible,
+        "visible_code": visible_code,
+        "spot": spot,
         "exact": lambda value: f"{value:,}",
         "percent": lambda fraction: f"{100 * fraction:.3f}%",
         "number": _number,

@@ -9,10 +9,13 @@ from traceanalyzer.renderers.text import visible
 from traceanalyzer.results.analysis import Analysis, RankReport
 from traceanalyzer.results.answer import answer, firing, part_of, silence
 from traceanalyzer.results.finding import Evidence, Finding, Saving
+from traceanalyzer.results.places import code_place
 from traceanalyzer.results.vocabulary import Basis, FindingKind
 from traceanalyzer.units import format_ns, format_share
 
 SHOWN_EVIDENCE = 24
+# from here on a step with the profiler and one without it are different numbers to a reader
+NOTICEABLE = 1.02
 
 BASIS_WORDS = {
     Basis.MEASURED: "measured by trying it",
@@ -72,7 +75,35 @@ def headline(analysis: Analysis, bar: Bar | None) -> tuple[str, str]:
         if quiet.is_healthy:
             return f"{worked}; nothing that can be won back was found.", ""
         return f"{worked}. {quiet.title}.", quiet.sentence
-    return f"{worked}; {lower_first(visible(first.title)).rstrip('.')}.", _outlook(analysis, first)
+    said = lower_first(visible(first.title)).rstrip(".")
+    outlook = _outlook(analysis, first)
+    limiter = _larger_limiter(analysis, first, bar)
+    if limiter is None:
+        return f"{worked}; {said}.", outlook
+    # what can be fixed explains little of it, and the sentence must not read as if it did
+    stays = f"Most of the idle time has another cause: {lower_first(visible(limiter.title)).rstrip('.')}."
+    return f"{worked}. First to fix: {said}.", " ".join(part for part in (outlook, stays) if part)
+
+
+def first_step(analysis: Analysis) -> tuple[Finding, str] | None:
+    """Return what to do first, and the finding that says so; None where nothing fires or it says nothing."""
+    first = answer(analysis)
+    return (first, visible(first.fix[0])) if first is not None and first.fix else None
+
+
+def _larger_limiter(analysis: Analysis, first: Finding, bar: Bar) -> Finding | None:
+    """Return the limiter that explains the idle time where the fault to fix explains less than half of it."""
+    if first.kind is not FindingKind.FAULT:
+        return None
+    limiter = next((f for f in firing(analysis, FindingKind.LIMITER) if f.rank == first.rank), None)
+    rank = next((rank for rank in analysis.ranks if rank.rank == first.rank), None)
+    base = _stated_against(first, rank)
+    if limiter is None or base is None or not base[0]:
+        return None
+    value, most = _gain(first.saving_per_step_ns)[0], _gain(limiter.saving_per_step_ns)[0]
+    if value is None or most is None:
+        return None
+    return limiter if most > value and value / base[0] < (1 - bar.busy_share) / 2 else None
 
 
 def _outlook(analysis: Analysis, first: Finding) -> str:
@@ -82,13 +113,14 @@ def _outlook(analysis: Analysis, first: Finding) -> str:
         # a plan is the recording run again without its causes; its first entry is the step before any fix
         base_ns = analysis.plan[0].step_ns if not analysis.plan[0].fixes else mean
         names = [visible(code) for code in planned[-1].fixes]
-        what = f"Fixing {names[0]}" if len(names) == 1 else f"Fixing {names[0]}, then {names[1]},"
-        course = " → ".join(format_ns(step) for step in (base_ns, *(each.step_ns for each in planned)))
-        return (
-            f"{what} would take the step from {course}."
-            if len(names) > 1
-            else (f"{what} would take the step from {format_ns(base_ns)} to about {format_ns(planned[-1].step_ns)}.")
-        )
+        # the plan's own first entry is the step without the profiler, which the bar does not show
+        slowed = not analysis.plan[0].fixes and (rank.observer.inflation or 1) >= NOTICEABLE
+        step = "the step without the profiler" if slowed else "the step"
+        course = " → ".join(format_ns(each) for each in (base_ns, *(each.step_ns for each in planned)))
+        if len(names) > 1:
+            return f"Fixing {names[0]}, then {names[1]}, would take {step} from {course}."
+        it = "it" if names[0] == visible(first.code) else names[0]
+        return f"Fixing {it} would take {step} from {format_ns(base_ns)} to about {format_ns(planned[-1].step_ns)}."
     base = _stated_against(first, rank)
     if base is None:
         return ""
@@ -197,6 +229,12 @@ def _locations(finding: Finding) -> tuple[str, ...]:
     known = finding.observed.get("where")
     places = [known] if isinstance(known, str) else []
     return tuple(dict.fromkeys(visible(w) for w in (*places, *(e.where for e in finding.evidence)) if w))[:4]
+
+
+def spot(where: str) -> str:
+    """Say what kind of place it is where that is not plain to see: a range's name looks like any word."""
+    is_plain = code_place(where) is not None or where.startswith("phase ") or any(mark in where for mark in "./(:#")
+    return where if is_plain else f"range {where}"
 
 
 def _place(evidence: Evidence) -> str:

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 
 from traceanalyzer.renderers.job_text import HEAD, job_lines, job_rows, shown_ranks
 from traceanalyzer.renderers.messages import say, translated
-from traceanalyzer.renderers.text import cause_title, plan_text, saving_text, shorten, visible
+from traceanalyzer.renderers.text import cause_title, plan_text, saving_text, shorten, visible, visible_code
 from traceanalyzer.results.analysis import Analysis, DeviceReport, RankReport
 from traceanalyzer.results.answer import StepMean, answer, firing, mean_step, silence
-from traceanalyzer.results.finding import Evidence, Finding
+from traceanalyzer.results.finding import Evidence, Finding, Remedy
 from traceanalyzer.results.job import JobReport
 from traceanalyzer.results.vocabulary import FindingKind, Status
 from traceanalyzer.units import format_bytes, format_ns, format_share
@@ -132,12 +132,33 @@ def _finding(finding: Finding) -> str:
         "",
     ]
     lines += [f"{number}. {escape(step)}" for number, step in enumerate(finding.fix, start=1)]
+    if finding.remedy is not None:
+        lines += ["", *_remedy(finding.remedy, finding.code)]
     if finding.evidence:
         lines += ["", *(_place(place) for place in finding.evidence[:MAX_EVIDENCE])]
         more = max(finding.evidence_count, len(finding.evidence)) - MAX_EVIDENCE
         if more > 0:
             lines.append(f"- {say('and {} more', more)}")
     return "\n".join([*lines, "", "</details>"])
+
+
+def _remedy(remedy: Remedy, finding_code: str) -> Iterable[str]:
+    if remedy.where is not None:
+        yield say("Line of code: {}", code(remedy.where))
+        yield ""
+    if remedy.before:
+        yield say("Set {}. Before:", ", ".join(code(setting) for setting in remedy.settings))
+        yield from ("", *fenced(remedy.before, "python"), "", say("After:"), "", *fenced(remedy.after, "python"), "")
+    yield say(
+        "Verify ({} is gone when the second command ends with 0; BEFORE is this recording):", escape(finding_code)
+    )
+    yield from ("", *fenced("\n".join(visible(command) for command in remedy.verify), "sh"))
+
+
+def fenced(text: str, language: str) -> list[str]:
+    """Write lines as a code block that nothing inside them can end."""
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
+    return [f"{fence}{language}", *visible_code(text).split("\n"), fence]
 
 
 def _place(place: Evidence) -> str:

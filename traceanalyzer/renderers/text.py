@@ -51,6 +51,12 @@ def visible(text: str) -> str:
     return "".join(_spell(ch) if unicodedata.category(ch) in _HIDDEN_CATEGORIES else ch for ch in collapsed)
 
 
+def visible_code(text: str) -> str:
+    """Spell out the same characters in lines of code, whose line breaks and indentation stay."""
+    lines = ((line, len(line) - len(line.lstrip(" "))) for line in text.split("\n"))
+    return "\n".join(line[:indent] + visible(line[indent:]) for line, indent in lines)
+
+
 def _spell(ch: str) -> str:
     code = ord(ch)
     if code < 0x100:

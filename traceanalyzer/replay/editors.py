@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,25 +11,22 @@ import numpy.typing as npt
 
 from traceanalyzer.measures import Measures
 from traceanalyzer.measures.arithmetic import windows_of
-from traceanalyzer.measures.observer_effect import recorded_pass
 from traceanalyzer.measures.steps import EPISODIC
-from traceanalyzer.model.schema import CallKind, CopyDirection, IntArray, MemoryKind
+from traceanalyzer.model.schema import CallKind, CopyDirection, IntArray, MemoryKind, SliceKind
 from traceanalyzer.replay.graph import STAGED_BYTES, Graph
 from traceanalyzer.replay.replayed import Edit
+from traceanalyzer.replay.timed import READY_BATCH_NS, WORKER_CONTENTION, supply_floor_ns
 from traceanalyzer.results.vocabulary import CAUSE_CODE, PHASE_CODE, Cause, Phase
 
-# what asking a loader costs whose batch is ready: PyTorch takes it from a queue
-READY_BATCH_NS = 100_000
-# the launching thread ran up to 1.4 times slower beside loader workers on 16 cores
-WORKER_CONTENTION = 0.4
-# half to three quarters of the cores as workers is what the host bears
-WORKER_CORE_SHARE = 0.75
 # pinned memory over a link of PCIe 4 or later, where the recording shows no pinned copy to learn it from
 PINNED_BYTES_PER_NS = 25.0
 # copies from which a bandwidth can be read
 BANDWIDTH_BYTES = 1 << 20
 # a synchronisation this soon before frees belongs to emptying the cache
 BEFORE_FREES_NS = 200_000
+# a captured stack takes as long as dozens of operators' own beginnings, in all but a few of an operator's calls
+CAPTURE_TIMES = 10
+NEARLY_NEVER = 10  # percent
 UNSCALE = "non_finite_check_and_unscale"
 
 BoolArray = npt.NDArray[np.bool_]
@@ -94,7 +91,7 @@ Editor = Callable[[Scene], Edit]
 def _input(scene: Scene) -> Edit:
     """Batches are ready when asked for; the supply of the workers that fit on the machine stays a limit."""
     edit = scene.stretches(scene.of_cause(Cause.INPUT_WAIT) & ~_in_phase(scene, Phase.VALIDATE), READY_BATCH_NS)
-    floor = supply_floor_ns(scene.measures)
+    floor = round(supply_floor_ns(scene.measures, without_storage=True))
     left = "taking a ready batch from the queue" + (", and what the workers can supply" if floor else "")
     return replace(edit, floor_ns=floor, left=left)
 
@@ -111,20 +108,6 @@ def _loader_restart(scene: Scene) -> Edit:
     return replace(edit, thread=edit.thread[keep], start_ns=edit.start_ns[keep], end_ns=edit.end_ns[keep])
 
 
-def supply_floor_ns(measures: Measures) -> int:
-    """Shortest step the loader can supply with as many workers as the cores bear; 0 where nothing was timed."""
-    loader = recorded_pass(measures.recorder).get("loader")
-    side = loader.get("unprofiled") if isinstance(loader, Mapping) else None
-    configuration = measures.recorder.get("configuration")
-    cores = configuration.get("cpu_cores") if isinstance(configuration, Mapping) else None
-    if not isinstance(side, Mapping) or not isinstance(cores, int) or cores < 1:
-        return 0
-    worker_ns, batches = side.get("worker_ns"), side.get("batches")
-    if not isinstance(worker_ns, int) or not isinstance(batches, int) or batches < 1:
-        return 0
-    return round(worker_ns / batches / max(1.0, WORKER_CORE_SHARE * cores))
-
-
 def _in_phase(scene: Scene, *phases: Phase) -> BoolArray:
     return np.isin(scene.measures.host.phase, [PHASE_CODE[p] for p in phases])
 
@@ -138,7 +121,7 @@ def _phase_editor(phase: Phase) -> Editor:
 
 
 def _anomaly(scene: Scene) -> Edit:
-    """Remove the NaN check after every backward node; the stack captured inside forward operators is not seen."""
+    """Remove the NaN check after every backward node and the stack captured in operators that make such a node."""
     facts = scene.measures.facts
     begins, ends = facts.slices_named(["aten::isnan"]), facts.slices_named(["aten::item"])
     start, _, thread = facts.slice_columns(begins)
@@ -154,14 +137,43 @@ def _anomaly(scene: Scene) -> Edit:
         if len(reads):
             ok &= item_start[reads][safe] < nearer
             parts.append((np.full(int(ok.sum()), one), start[checks][ok], item_end[reads][safe][ok]))
-    columns = [np.concatenate([np.empty(0, dtype=np.int64), *(p[k] for p in parts)]) for k in range(3)]
+    parts.append(_captures(scene))
+    columns = [np.concatenate([p[k] for p in parts]).astype(np.int64) for k in range(3)]
     return Edit(
         thread=columns[0],
         start_ns=columns[1],
         end_ns=columns[2],
         has_hidden_cost=True,
-        left="the Python stack that anomaly mode captures inside every forward operator, which leaves no event",
+        left="the operators themselves, and what capturing stacks slows beside it, which leaves no event",
     )
+
+
+def _captures(scene: Scene) -> tuple[IntArray, IntArray, IntArray]:
+    """Thread, start and end of the stacks that anomaly mode captures when an operator makes its backward node.
+
+    An operator's first own stretch, before it calls anything, is short. Where that of one operator is nearly always
+    many times as long as operators' usual one, it captures a stack there; the usual stretch stays.
+    """
+    host, slices = scene.measures.host, scene.measures.trace.slices
+    rows = np.flatnonzero((host.slice_row >= 0) & (host.autograd[scene.stretch_thread] == 0))
+    owner = host.slice_row[rows]
+    first = (slices.kind[owner] == SliceKind.OPERATOR) & (slices.start_ns[owner] == host.start_ns[rows])
+    rows, name = rows[first], slices.name[owner[first]]
+    if not len(rows):
+        return rows, rows, rows
+    length = host.end_ns[rows] - host.start_ns[rows]
+    usual = round(float(np.median(length)))
+    always = [
+        code
+        for code in np.unique(name).tolist()
+        if np.percentile(length[name == code], NEARLY_NEVER) > CAPTURE_TIMES * usual
+    ]
+    sure = np.isin(name, always)
+    if not np.any(sure):
+        return rows[:0], rows[:0], rows[:0]
+    # operators that make a node only now and then capture only then: those calls take about as long as a sure capture
+    mine = rows[sure | (length > np.median(length[sure]) / 2)]
+    return scene.stretch_thread[mine].astype(np.int64), host.start_ns[mine] + usual, host.end_ns[mine]
 
 
 def _pageable(scene: Scene) -> Edit:

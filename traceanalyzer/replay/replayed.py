@@ -79,11 +79,11 @@ class HostModel:
 
     Attributes:
         factor: Host time is multiplied by this; one value, or one per node.
-        event_ns: Taken from host time per recorded operator and call, ns.
+        event_ns: Taken from host time per recorded operator and call, ns; one value, or one per node.
     """
 
     factor: npt.NDArray[np.float64] = field(default_factory=lambda: np.ones(1))
-    event_ns: int = 0
+    event_ns: IntArray = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
 
 
 def replay(graph: Graph, edit: Edit | None = None, model: HostModel | None = None) -> IntArray:

@@ -135,16 +135,17 @@ def execute(  # type: ignore[no-untyped-def]
 
     The nodes are as ``link_host`` filled them; each call has its own host time ``length``, what it ``waits`` for (the
     activity at position ``wait_for`` or the stream ``wait_stream``), and ``wake``, the time from the awaited end to its
-    return. ``factor`` multiplies host time (one value, or one per node) and ``event_ns`` is taken from it per recorded
-    event. Activities of node i are positions ``offsets[i]`` to ``offsets[i + 1]``, each with its stream, its delay from
-    the call (from the call's first activity where ``base`` is 1), its gap to the stream's previous activity, and its
-    duration. The cuts are host time to remove, sorted by thread and start, with the time removed on the thread
-    before each. ``edit`` is 1 for nodes removed with their activities and 2 for nodes that do not wait; ``removed`` is
-    1 for activities removed. ``ts`` and ``te`` are filled with starts and ends of nodes, ``gs`` and ``ge`` with those
-    of activities.
+    return. ``factor`` multiplies host time and ``event_ns`` is taken from it per recorded event (each one value, or
+    one per node). Activities of node i are positions ``offsets[i]`` to ``offsets[i + 1]``, each with its stream, its
+    delay from the call (from the call's first activity where ``base`` is 1), its gap to the stream's previous
+    activity, and its duration. The cuts are host time to remove, sorted by thread and start, with the time removed on
+    the thread before each. ``edit`` is 1 for nodes removed with their activities and 2 for nodes that do not wait;
+    ``removed`` is 1 for activities removed. ``ts`` and ``te`` are filled with starts and ends of nodes, ``gs`` and
+    ``ge`` with those of activities.
     """
     n = len(nodes)
     many = len(factor) > 1
+    many_costs = len(event_ns) > 1
     send = np.full(streams, _LONG_AGO, np.int64)
     floor = np.full(streams, _LONG_AGO, np.int64)
     everything = _LONG_AGO
@@ -193,10 +194,11 @@ def execute(  # type: ignore[no-untyped-def]
             own -= after
         f = factor[i] if many else factor[0]
         host = length[i]
-        if event_ns:
-            cost = event_ns * (nodes[i, 8] + 1)
+        each = event_ns[i] if many_costs else event_ns[0]
+        if each:
+            cost = each * (nodes[i, 8] + 1)
             own = max(own - cost, own // 4)
-            host = max(host - event_ns, host // 4)
+            host = max(host - each, host // 4)
         if f != 1.0:
             own = int(own * f)
             after = int(after * f)

@@ -35,6 +35,9 @@ class RecordingFrames(Protocol):
     def kernels(self) -> pd.DataFrame:
         """One row per kernel."""
 
+    def copies(self) -> pd.DataFrame:
+        """One row per copy."""
+
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """The program that made the document."""
@@ -516,6 +519,14 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             UsageError: The document was loaded from JSON, which holds no single kernels.
         """
         return self._recording("kernels").kernels()
+
+    def copies(self) -> pd.DataFrame:
+        """One row per copy, with its direction, host memory, size, time and overlap; needs the recording.
+
+        Raises:
+            UsageError: The document was loaded from JSON, which holds no single copies.
+        """
+        return self._recording("copies").copies()
 
     def _recording(self, table: str) -> RecordingFrames:
         source = self.__dict__.get(_RECORDING)

@@ -79,6 +79,9 @@ def silence(analysis: Analysis) -> Silence:
             "record it again.",
         )
     if not checked >= ANSWERING_RULES:
+        is_told = any(f.status is Status.INFORMATIVE for f in analysis.findings)
+        if 0 < len(checked) <= FEW_RULES and not is_told:
+            return _few(analysis)
         return Silence(
             False,
             "No answer: rules were left out",
@@ -93,6 +96,26 @@ def silence(analysis: Analysis) -> Silence:
             "The device is often idle, but no single cause is worth more than the floor of 1 % of the step.",
         )
     return Silence(True, "Nothing to fix", "No cause of idle GPU time can be won back above the floor.")
+
+
+# from here on a list of codes says less than that rules were left out
+FEW_RULES = 4
+
+
+def _few(analysis: Analysis) -> Silence:
+    """Answer what was asked where only some rules were: whoever checks a fix wants to know about that one."""
+    passed = sorted({f.code for f in analysis.findings if f.status is Status.PASS})
+    open_ = sorted({f.code for f in analysis.findings} - set(passed))
+    said = []
+    if passed:
+        said.append(f"{', '.join(passed)} {'does' if len(passed) == 1 else 'do'} not fire")
+    if open_:
+        said.append(f"{', '.join(open_)} could not be judged on this recording")
+    return Silence(
+        False,
+        "; ".join(said),
+        "Nothing else was asked; run without --select and --ignore to learn why the GPU is idle.",
+    )
 
 
 # faults of input and plans, and the limiter of host-bound steps: without them "nothing found" means nothing

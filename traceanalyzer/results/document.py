@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from traceanalyzer.errors import TraceFormatError
-from traceanalyzer.results.analysis import SCHEMA, Analysis
+from traceanalyzer.results.analysis import SCHEMA, Analysis, RankReport
 
 _HEAD_BYTES = 4096
 
@@ -58,6 +59,27 @@ def _decode(path: str, text: bytes) -> Analysis:
         schema = msgspec.json.decode(text, type=_Head).schema
         if schema != SCHEMA:
             raise TraceFormatError(path, f"its schema is {schema!r}, this version reads {SCHEMA!r}", "analyse it again")
-        return Analysis.from_json(text)
+        document = Analysis.from_json(text)
     except msgspec.DecodeError as error:  # ValidationError is one
         raise TraceFormatError(path, f"not a whole analysis: {error}", "analyse the recording again") from error
+    for rank in document.ranks:
+        unequal = _unequal_series(rank)
+        if unequal:
+            problem = f"not a whole analysis: {unequal} of rank {rank.rank} has not one value per step"
+            raise TraceFormatError(path, problem, "analyse the recording again")
+    return document
+
+
+def _unequal_series(rank: RankReport) -> str | None:
+    """Name a series that does not have one value for every step; what draws or sums them relies on that."""
+    steps, series = rank.steps, rank.per_step
+    listed: dict[str, Sequence[object]] = {"duration_ns": steps.duration_ns, "class": steps.step_class}
+    for field in msgspec.structs.fields(series):
+        values = getattr(series, field.name)
+        if isinstance(values, list):
+            listed[field.name] = values
+        elif isinstance(values, dict):
+            listed |= {f"{field.name} {name!r:.60}": each for name, each in values.items()}
+    if steps.name:
+        listed["name"] = steps.name
+    return next((name for name, values in listed.items() if len(values) != steps.count), None)

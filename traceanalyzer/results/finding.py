@@ -57,6 +57,24 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     where: str | None = None
 
 
+class Remedy(msgspec.Struct, frozen=True, kw_only=True):
+    """A change that removes the cause, and how to check that it did.
+
+    Attributes:
+        settings: What is set, in the words of the code that is changed; empty where it depends on another finding.
+        where: Line of code with most of the finding's time, ``file.py(12): function``; None where none was recorded.
+        before: Code with the cause, an example; empty where there is no typical one.
+        after: The same code without it.
+        verify: Commands, in order. ``BEFORE`` stands for this recording, ``AFTER`` for the new one.
+    """
+
+    settings: list[str] = []
+    where: str | None = None
+    before: str = ""
+    after: str = ""
+    verify: list[str] = []
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """What a rule concluded.
 
@@ -78,6 +96,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         evidence: At most a few dozen places.
         evidence_count: How many places there are in all.
         fix: Steps to take, most useful first.
+        remedy: The change as code, and how to check it; None unless the finding was raised.
     """
 
     code: str
@@ -97,3 +116,4 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     evidence: list[Evidence] = []
     evidence_count: int = 0
     fix: list[str] = []
+    remedy: Remedy | None = None

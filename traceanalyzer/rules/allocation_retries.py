@@ -41,11 +41,11 @@ from traceanalyzer.replay.bounds import bound, judged_steps
 from traceanalyzer.results.finding import Episode, Evidence, Finding, Scalar
 from traceanalyzer.results.memory import DeviceMemory, Retry
 from traceanalyzer.results.vocabulary import FindingKind, Severity
-from traceanalyzer.rules.base import Meta, floor_ns
+from traceanalyzer.rules.base import Meta, Remedy, floor_ns
 from traceanalyzer.rules.evidence import MOST
 from traceanalyzer.rules.memory import HISTORY, device_bytes, device_memory, moment
 from traceanalyzer.rules.outcome import Case, decide, fails, not_applicable, passed
-from traceanalyzer.units import format_bytes, format_share
+from traceanalyzer.units import format_bytes, format_ns, format_share
 
 META = Meta(
     code="TA403",
@@ -54,6 +54,27 @@ META = Meta(
     category="memory",
     fail_title="Allocations fit only after all cached memory was given back",
     pass_title="No allocation had to be tried again",
+    remedy=Remedy(
+        settings=(
+            "DataLoader(batch_size=…)",
+            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+            "Ultralytics: batch, nbs",
+        ),
+        before="""
+        for images, targets in DataLoader(dataset, batch_size=64):
+            criterion(model(images), targets).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        """,
+        after="""
+        for number, (images, targets) in enumerate(DataLoader(dataset, batch_size=32)):
+            (criterion(model(images), targets) / 2).backward()
+            if number % 2:  # two halves make the batch of 64
+                optimizer.step()
+                optimizer.zero_grad()
+        """,
+        record=("--memory",),
+    ),
 )
 
 
@@ -133,7 +154,7 @@ def _span(measures: Measures) -> str:
     memory = measures.memory
     if memory is None or memory.first_ns is None or memory.last_ns is None:
         return ""
-    return f" ({(memory.last_ns - memory.first_ns) / 1e9:.3g} s)"
+    return f" ({format_ns(memory.last_ns - memory.first_ns)})"
 
 
 def _reserved_at_first(device: DeviceMemory) -> int | None:

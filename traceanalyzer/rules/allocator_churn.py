@@ -36,10 +36,10 @@ from traceanalyzer.replay.bounds import bound, idle_total, judged_idle, judged_s
 from traceanalyzer.results.finding import Finding, Scalar
 from traceanalyzer.results.vocabulary import CAUSE_CODE, Cause, FindingKind
 from traceanalyzer.rules import cache_emptied
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.evidence import idle_evidence, where
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
-from traceanalyzer.units import format_ns, format_share
+from traceanalyzer.units import format_count, format_ns, format_share
 
 META = Meta(
     code="TA401",
@@ -48,6 +48,20 @@ META = Meta(
     category="memory",
     fail_title="Steady steps take memory from the driver",
     pass_title="Steady steps are served from cached memory",
+    remedy=Remedy(
+        settings=("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",),
+        before="""
+        import torch
+        """,
+        after="""
+        import os
+
+        os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"  # before torch is imported
+
+        import torch
+        """,
+        record=("--memory",),
+    ),
 )
 
 
@@ -91,7 +105,7 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
     case = Case(
         saving=bound(judged, likely_ns=lost, high_ns=max(lost, call_ns)),
         message=(
-            f"{calls / judged.count:.3g} driver allocations and frees per step "
+            f"{format_count(calls / judged.count)} driver allocations and frees per step "
             f"({', '.join(f'{count} {name}' for name, count in names.most_common(2))}) leave the device idle "
             f"{format_ns(per_step)} of the {format_ns(judged.mean_step_ns)} step "
             f"({format_share(per_step, judged.mean_step_ns)}){f', most often at {place}' if place else ''}."

@@ -37,7 +37,7 @@ from traceanalyzer.measures.facts import BoolArray, CodeArray, IntArray, inside
 from traceanalyzer.replay.bounds import JudgedSteps, idle_total, judged_idle, judged_steps, open_bound
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.vocabulary import FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.evidence import idle_evidence
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
 from traceanalyzer.units import format_ns, format_share
@@ -49,6 +49,15 @@ META = Meta(
     category="launch",
     fail_title="Autograd anomaly detection is on",
     pass_title="Autograd anomaly detection is off",
+    remedy=Remedy(
+        settings=("torch.autograd.set_detect_anomaly",),
+        before="""
+        torch.autograd.set_detect_anomaly(True)
+        """,
+        after="""
+        torch.autograd.set_detect_anomaly(False)  # True only while looking for a NaN
+        """,
+    ),
 )
 
 _NODE = "autograd::engine::evaluate_function"

@@ -38,7 +38,7 @@ from traceanalyzer.measures.worker_stages import Part, Stage, WorkerStages
 from traceanalyzer.replay.bounds import bound, idle_total, judged_steps
 from traceanalyzer.results.finding import Finding, Scalar
 from traceanalyzer.results.vocabulary import FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.evidence import idle_evidence
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
 from traceanalyzer.rules.settings import setting
@@ -52,6 +52,17 @@ META = Meta(
     category="input",
     fail_title="Augmentation keeps the loader's workers from keeping up",
     pass_title="Augmentation does not hold the device up",
+    remedy=Remedy(
+        settings=("Ultralytics: mosaic, mixup, degrees, shear, perspective",),
+        before="""
+        # the most expensive transforms, on every image
+        model.train(data="data.yaml", mosaic=1.0, mixup=0.5, degrees=10.0, perspective=0.0005)
+        """,
+        after="""
+        model.train(data="data.yaml", mosaic=1.0, mixup=0.0, degrees=0.0, perspective=0.0)
+        """,
+        yolo=("--set=mixup=0", "--set=degrees=0", "--set=shear=0", "--set=perspective=0"),
+    ),
 )
 
 

@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Protocol
 
 from traceanalyzer.measures import Measures
 from traceanalyzer.results.finding import Finding, Scalar
 from traceanalyzer.results.vocabulary import FindingKind, Severity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remedy:
+    """The change that removes a cause, as someone would write it; ``remedies.py`` fits it to a recording.
+
+    Snippets and options may hold ``$name``: an observed number of the finding goes there.
+
+    Attributes:
+        settings: What is set, in the words of the code that is changed.
+        before: Code with the cause.
+        after: The same without it.
+        yolo: Options of ``record yolo`` that make the change; each replaces one of the same name.
+        record: Options of ``record`` without which the rule would see nothing.
+        stand_ins: What stands for ``$name`` where nothing was observed.
+    """
+
+    settings: tuple[str, ...]
+    before: str
+    after: str
+    yolo: tuple[str, ...] = ()
+    record: tuple[str, ...] = ()
+    stand_ins: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +46,7 @@ class Meta:
         fail_title: Title when it fires.
         pass_title: Title when it does not.
         since: First version that has it.
+        remedy: The change that removes the cause; None where that depends on what else is found.
     """
 
     code: str
@@ -32,6 +56,7 @@ class Meta:
     fail_title: str
     pass_title: str
     since: str = "0.1"
+    remedy: Remedy | None = None
 
 
 class RuleModule(Protocol):

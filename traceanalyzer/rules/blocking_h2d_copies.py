@@ -37,7 +37,7 @@ from traceanalyzer.measures.facts import MemoryKind
 from traceanalyzer.replay.bounds import bound, judged_steps
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.vocabulary import FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
 from traceanalyzer.rules.transfers import blocking_uploads, copy_evidence, uploads
 from traceanalyzer.units import format_ns, format_share
@@ -49,6 +49,19 @@ META = Meta(
     category="copy",
     fail_title="The host waits for its input copies",
     pass_title="No time is lost to waiting for input copies",
+    remedy=Remedy(
+        settings=("Tensor.to(non_blocking=True)",),
+        before="""
+        for images, targets in loader:
+            images = images.to("cuda")
+            scale = torch.tensor([1.0, 0.5], device="cuda")  # made and copied in every step
+        """,
+        after="""
+        scale = torch.tensor([1.0, 0.5], device="cuda")
+        for images, targets in loader:
+            images = images.to("cuda", non_blocking=True)
+        """,
+    ),
 )
 
 

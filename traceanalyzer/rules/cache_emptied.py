@@ -38,10 +38,10 @@ from traceanalyzer.measures.facts import BoolArray, CallKind, IntArray
 from traceanalyzer.replay.bounds import JudgedSteps, bound, idle_total, judged_idle, judged_steps
 from traceanalyzer.results.finding import Evidence, Finding
 from traceanalyzer.results.vocabulary import CAUSE_CODE, Cause, FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.evidence import longest, where
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
-from traceanalyzer.units import format_ns, format_share
+from traceanalyzer.units import format_count, format_ns, format_share
 
 META = Meta(
     code="TA402",
@@ -50,6 +50,18 @@ META = Meta(
     category="memory",
     fail_title="The memory cache is emptied in the loop",
     pass_title="The memory cache is left alone",
+    remedy=Remedy(
+        settings=("torch.cuda.empty_cache",),
+        before="""
+        for batch in loader:
+            train_step(batch)
+            torch.cuda.empty_cache()
+        """,
+        after="""
+        for batch in loader:
+            train_step(batch)
+        """,
+    ),
 )
 
 
@@ -111,9 +123,10 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
     case = Case(
         saving=bound(judged, likely_ns=lost),
         message=(
-            f"Cached memory is given back to the driver and taken again: {frees / judged.count:.3g} frees and "
-            f"{mallocs / judged.count:.3g} allocations per step leave the device idle {format_ns(per_step)} of the "
-            f"{format_ns(judged.mean_step_ns)} step ({format_share(per_step, judged.mean_step_ns)}). This is what "
+            "Cached memory is given back to the driver and taken again: "
+            f"{format_count(frees / judged.count)} frees and {format_count(mallocs / judged.count)} allocations per "
+            f"step leave the device idle {format_ns(per_step)} of the {format_ns(judged.mean_step_ns)} step "
+            f"({format_share(per_step, judged.mean_step_ns)}). This is what "
             f"torch.cuda.empty_cache() in the loop does{at}."
         ),
         observed={

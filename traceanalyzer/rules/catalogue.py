@@ -6,8 +6,10 @@ import inspect
 from dataclasses import fields
 
 from traceanalyzer.errors import UsageError
+from traceanalyzer.results.vocabulary import FindingKind
 from traceanalyzer.rules import RULES
-from traceanalyzer.rules.base import RuleModule
+from traceanalyzer.rules.base import Meta, RuleModule
+from traceanalyzer.rules.remedies import snippet, verify
 
 HEADINGS = (
     "Detects",
@@ -47,6 +49,8 @@ def explain(name: str) -> str:
     lines = [title, "", _summary(rule), ""]
     for heading, text in sections(rule).items():
         lines += [f"## {heading}", "", text, ""]
+        if heading == "How to fix":
+            lines += _example(meta)
     sources = _threshold_sources(rule)
     values = [f"- `{f.name}` = {f.default}: {sources[f.name]}." for f in fields(rule.Thresholds())]
     if values:
@@ -107,6 +111,21 @@ def pages() -> dict[str, str]:
         Page by file name.
     """
     return {f"{rule.META.code}-{rule.META.slug}.md": explain(rule.META.code) for rule in RULES}
+
+
+def _example(meta: Meta) -> list[str]:
+    """Write a rule's remedy: what to set, before and after, and the commands that check it."""
+    change = meta.remedy
+    lines = []
+    if change is not None:
+        settings = ", ".join(f"`{setting}`" for setting in change.settings)
+        before, after = (snippet(change, code, {}) for code in (change.before, change.after))
+        lines += ["## Example", "", f"Sets: {settings}.", "", "Before:", "", "```python", before, "```", ""]
+        lines += ["After:", "", "```python", after, "```", ""]
+    if meta.kind is not FindingKind.NOTE:
+        lines += ["## Verify", "", "Record again (`BEFORE` is the first recording); the second command ends with exit"]
+        lines += ["code 0 when the rule no longer fires:", "", "```sh", *verify(meta, None, {}), "```", ""]
+    return lines
 
 
 def _threshold_sources(rule: RuleModule) -> dict[str, str]:

@@ -33,7 +33,7 @@ from traceanalyzer.measures import Measures
 from traceanalyzer.replay.bounds import judged_idle, judged_steps
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.vocabulary import CAUSE_CODE, PHASE_CODE, Cause, FindingKind, Phase
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.episodes import judge_episode
 from traceanalyzer.rules.outcome import NO_DEVICE, not_applicable
 
@@ -44,6 +44,16 @@ META = Meta(
     category="life cycle",
     fail_title="Saving a checkpoint blocks the loop",
     pass_title="Checkpoints do not stall the device",
+    remedy=Remedy(
+        settings=("torch.save on another thread", "Ultralytics: save_period"),
+        before="""
+        torch.save(model.state_dict(), "last.pt")
+        """,
+        after="""
+        state = {name: value.cpu() for name, value in model.state_dict().items()}
+        threading.Thread(target=torch.save, args=(state, "last.pt")).start()
+        """,
+    ),
 )
 
 

@@ -35,7 +35,7 @@ from traceanalyzer.measures.facts import inside
 from traceanalyzer.replay.bounds import bound, idle_total, judged_idle, judged_steps
 from traceanalyzer.results.finding import Finding, Scalar
 from traceanalyzer.results.vocabulary import FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.evidence import idle_evidence
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
 from traceanalyzer.units import format_ns, format_share
@@ -47,6 +47,19 @@ META = Meta(
     category="communication",
     fail_title="The model is copied to every GPU in every step (DataParallel)",
     pass_title="The model is not copied to other GPUs in the step",
+    remedy=Remedy(
+        settings=("DistributedDataParallel", "torchrun --nproc-per-node=N"),
+        before="""
+        model = torch.nn.DataParallel(model)
+        """,
+        after="""
+        # one process per device: torchrun --nproc-per-node=N train.py
+        torch.distributed.init_process_group("nccl")
+        local_rank = int(os.environ["LOCAL_RANK"])
+        torch.cuda.set_device(local_rank)
+        model = DistributedDataParallel(model.to(local_rank), device_ids=[local_rank])
+        """,
+    ),
 )
 
 _WRAPPER = ("DataParallel.forward",)

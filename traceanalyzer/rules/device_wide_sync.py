@@ -32,10 +32,10 @@ from traceanalyzer.measures import Measures
 from traceanalyzer.replay.bounds import bound, judged_steps
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.vocabulary import FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
 from traceanalyzer.rules.waits import callers, loop_waits, wait_evidence, waiting_idle_ns
-from traceanalyzer.units import format_ns, format_share
+from traceanalyzer.units import format_count, format_ns, format_share
 
 META = Meta(
     code="TA502",
@@ -44,6 +44,22 @@ META = Meta(
     category="sync",
     fail_title="The loop waits for the whole device",
     pass_title="No wait for the whole device costs time",
+    remedy=Remedy(
+        settings=("torch.cuda.synchronize",),
+        before="""
+        started = time.perf_counter()
+        train_step(batch)
+        torch.cuda.synchronize()
+        seconds = time.perf_counter() - started
+        """,
+        after="""
+        started, ended = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        started.record()
+        train_step(batch)
+        ended.record()
+        # some steps later, when the event has long passed: milliseconds = started.elapsed_time(ended)
+        """,
+    ),
 )
 
 
@@ -71,8 +87,8 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
     case = Case(
         saving=bound(judged, likely_ns=won, low_ns=min(certain, won)),
         message=(
-            f"The host waits for the whole device {count:.3g} times per step{at}. Without that it would run ahead and "
-            f"the device would idle {format_ns(per_step)} less of the {format_ns(judged.mean_step_ns)} step "
+            f"The host waits for the whole device {format_count(count)} times per step{at}. Without that it would run "
+            f"ahead and the device would idle {format_ns(per_step)} less of the {format_ns(judged.mean_step_ns)} step "
             f"({format_share(per_step, judged.mean_step_ns)})."
         ),
         observed={
@@ -90,5 +106,8 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         ],
         confidence=0.8,
     )
-    quiet = f"The host waits for the whole device {count:.3g} times per step, which costs only {format_ns(per_step)}."
+    quiet = (
+        f"The host waits for the whole device {format_count(count)} times per step, "
+        f"which costs only {format_ns(per_step)}."
+    )
     return decide(META, measures, thresholds, judged, case, quiet)

@@ -34,7 +34,7 @@ from traceanalyzer.measures import Measures
 from traceanalyzer.replay.bounds import ceiling, judged_steps
 from traceanalyzer.results.finding import Evidence, Finding, Scalar
 from traceanalyzer.results.vocabulary import FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.collectives import collectives
 from traceanalyzer.rules.evidence import longest
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable
@@ -47,6 +47,17 @@ META = Meta(
     category="communication",
     fail_title="Communication is not hidden behind compute",
     pass_title="Communication is hidden behind compute",
+    remedy=Remedy(
+        settings=("DistributedDataParallel(bucket_cap_mb=…, static_graph=True)",),
+        before="""
+        model = DistributedDataParallel(model, device_ids=[local_rank])
+        """,
+        after="""
+        model = DistributedDataParallel(
+            model, device_ids=[local_rank], bucket_cap_mb=10, gradient_as_bucket_view=True, static_graph=True
+        )
+        """,
+    ),
 )
 
 

@@ -35,7 +35,7 @@ from traceanalyzer.measures.facts import IntArray
 from traceanalyzer.replay.bounds import bound, judged_steps
 from traceanalyzer.results.finding import Evidence, Finding
 from traceanalyzer.results.vocabulary import FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.evidence import longest
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
 from traceanalyzer.rules.transfers import blocking_uploads, uploads
@@ -48,6 +48,34 @@ META = Meta(
     category="copy",
     fail_title="Kernels wait for input copies",
     pass_title="Input copies hold no kernel up",
+    remedy=Remedy(
+        settings=("torch.cuda.Stream",),
+        before="""
+        for images in loader:
+            images = images.to("cuda", non_blocking=True)
+            train_step(images)
+        """,
+        after='''
+        def prefetched(loader):
+            """Copy the next batch on a stream of its own while the current one is computed."""
+            aside = torch.cuda.Stream()
+            ready = None
+            for images in loader:
+                with torch.cuda.stream(aside):
+                    coming = images.to("cuda", non_blocking=True)
+                if ready is not None:
+                    yield ready
+                torch.cuda.current_stream().wait_stream(aside)
+                coming.record_stream(torch.cuda.current_stream())
+                ready = coming
+            if ready is not None:
+                yield ready
+
+
+        for images in prefetched(loader):
+            train_step(images)
+        ''',
+    ),
 )
 
 

@@ -32,7 +32,7 @@ from traceanalyzer.measures.facts import SliceKind
 from traceanalyzer.replay.bounds import judged_idle, judged_steps
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.vocabulary import CAUSE_CODE, Cause, FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.outcome import NO_DEVICE, not_applicable
 from traceanalyzer.rules.stalls import judge_stall
 
@@ -43,6 +43,22 @@ META = Meta(
     category="launch",
     fail_title="Garbage collection pauses the launching thread",
     pass_title="Garbage collection costs no device time",
+    remedy=Remedy(
+        settings=("gc.freeze(), gc.disable()",),
+        before="""
+        for number, batch in enumerate(loader):
+            train_step(batch)
+        """,
+        after="""
+        gc.collect()
+        gc.freeze()  # what exists after setup is not looked at again
+        gc.disable()
+        for number, batch in enumerate(loader):
+            train_step(batch)
+            if number % 500 == 499:
+                gc.collect()
+        """,
+    ),
 )
 
 

@@ -35,7 +35,7 @@ from traceanalyzer.measures import Measures
 from traceanalyzer.replay.bounds import EPISODE_PHASES, ceiling, judged_steps
 from traceanalyzer.results.finding import Evidence, Finding, Scalar
 from traceanalyzer.results.vocabulary import FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.critical import issued_in
 from traceanalyzer.rules.evidence import longest
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
@@ -48,6 +48,17 @@ META = Meta(
     category="compute",
     fail_title="Kernels are too small for the device",
     pass_title="Most kernel time fills the device",
+    remedy=Remedy(
+        settings=("DataLoader(batch_size=…)", "Ultralytics: batch, imgsz"),
+        before="""
+        loader = DataLoader(dataset, batch_size=2)
+        # Ultralytics: model.train(data="data.yaml", batch=2)
+        """,
+        after="""
+        loader = DataLoader(dataset, batch_size=32)
+        # Ultralytics: model.train(data="data.yaml", batch=32)
+        """,
+    ),
 )
 
 

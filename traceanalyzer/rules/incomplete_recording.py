@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from traceanalyzer.measures import Measures
 from traceanalyzer.results.finding import Finding, Scalar
 from traceanalyzer.results.vocabulary import FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.outcome import informative, passed
 from traceanalyzer.units import format_share
 
@@ -42,6 +42,15 @@ META = Meta(
     category="recording",
     fail_title="The recording is incomplete",
     pass_title="The recording is complete",
+    remedy=Remedy(
+        settings=("torch.profiler.schedule(active=…)",),
+        before="""
+        schedule = torch.profiler.schedule(wait=1, warmup=1, active=500)
+        """,
+        after="""
+        schedule = torch.profiler.schedule(wait=10, warmup=3, active=5)
+        """,
+    ),
 )
 
 

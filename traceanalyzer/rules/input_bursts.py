@@ -39,7 +39,7 @@ from traceanalyzer.measures.facts import BoolArray, IntArray
 from traceanalyzer.replay.bounds import bound, judged_steps
 from traceanalyzer.results.finding import Episode, Finding, Scalar
 from traceanalyzer.results.vocabulary import FindingKind
-from traceanalyzer.rules.base import Meta, floor_ns
+from traceanalyzer.rules.base import Meta, Remedy, floor_ns
 from traceanalyzer.rules.evidence import idle_evidence
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
 from traceanalyzer.rules.settings import setting
@@ -53,6 +53,15 @@ META = Meta(
     category="input",
     fail_title="The loader delivers in bursts and the device starves between them",
     pass_title="Batches arrive evenly, or no rhythm is seen",
+    remedy=Remedy(
+        settings=("DataLoader(prefetch_factor=…)",),
+        before="""
+        loader = DataLoader(dataset, batch_size=16, num_workers=8)
+        """,
+        after="""
+        loader = DataLoader(dataset, batch_size=16, num_workers=8, prefetch_factor=8)
+        """,
+    ),
 )
 
 

@@ -40,7 +40,7 @@ from traceanalyzer.measures.facts import BoolArray
 from traceanalyzer.replay.bounds import ceiling, idle_total, judged_idle, judged_steps
 from traceanalyzer.results.finding import Finding, Scalar
 from traceanalyzer.results.vocabulary import Cause, FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.evidence import idle_evidence, most_time_in
 from traceanalyzer.rules.optimizer import optimizer_step
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
@@ -53,6 +53,23 @@ META = Meta(
     category="launch",
     fail_title="The step is bound by the host launching kernels",
     pass_title="Launching kernels does not bound the step",
+    remedy=Remedy(
+        settings=('torch.compile(mode="reduce-overhead")', "DataLoader(batch_size=…)", "Ultralytics: compile, batch"),
+        before="""
+        for images, targets in loader:
+            loss = criterion(model(images), targets)
+            loss.backward()
+            optimizer.step()
+        """,
+        after="""
+        compiled = torch.compile(model, mode="reduce-overhead")  # CUDA graphs: a few launches instead of hundreds
+        for images, targets in loader:
+            loss = criterion(compiled(images), targets)
+            loss.backward()
+            optimizer.step()
+        # or a larger batch: as many launches, each with more work
+        """,
+    ),
 )
 
 DISPATCH_CAUSES = (

@@ -36,7 +36,7 @@ from traceanalyzer.measures.facts import BoolArray, IntArray
 from traceanalyzer.replay.bounds import HOST_CAUSES, JudgedSteps, bound, judged_idle, judged_steps
 from traceanalyzer.results.finding import Finding, Scalar
 from traceanalyzer.results.vocabulary import Cause, FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.evidence import idle_evidence
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable
 from traceanalyzer.rules.settings import setting
@@ -49,6 +49,20 @@ META = Meta(
     category="launch",
     fail_title="The launching thread loses its core",
     pass_title="The launching thread keeps its core",
+    remedy=Remedy(
+        settings=("DataLoader(num_workers=…)", "torch.set_num_threads", "cv2.setNumThreads"),
+        before="""
+        loader = DataLoader(dataset, batch_size=16, num_workers=os.cpu_count())
+        """,
+        after="""
+        def on_one_thread(worker):
+            cv2.setNumThreads(0)
+
+
+        torch.set_num_threads(4)
+        loader = DataLoader(dataset, batch_size=16, num_workers=os.cpu_count() // 2, worker_init_fn=on_one_thread)
+        """,
+    ),
 )
 
 # waiting for the device or for data is a sleep, whatever the scheduler says

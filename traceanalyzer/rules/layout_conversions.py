@@ -39,7 +39,7 @@ from traceanalyzer.measures.kernels import PRECISIONS
 from traceanalyzer.replay.bounds import bound, judged_steps
 from traceanalyzer.results.finding import Evidence, Finding, Scalar
 from traceanalyzer.results.vocabulary import FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.critical import is_waited_for
 from traceanalyzer.rules.evidence import longest
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
@@ -52,6 +52,17 @@ META = Meta(
     category="compute",
     fail_title="The device keeps converting tensor layouts",
     pass_title="No time is lost to layout conversions",
+    remedy=Remedy(
+        settings=("memory_format=torch.channels_last",),
+        before="""
+        model = model.to("cuda")
+        images = images.to("cuda", non_blocking=True)
+        """,
+        after="""
+        model = model.to("cuda", memory_format=torch.channels_last)
+        images = images.to("cuda", non_blocking=True, memory_format=torch.channels_last)
+        """,
+    ),
 )
 
 

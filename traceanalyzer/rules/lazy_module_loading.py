@@ -31,7 +31,7 @@ from traceanalyzer.measures import Measures
 from traceanalyzer.replay.bounds import judged_idle, judged_steps
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.vocabulary import CAUSE_CODE, Cause, FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.outcome import NO_DEVICE, not_applicable
 from traceanalyzer.rules.stalls import judge_stall
 
@@ -42,6 +42,19 @@ META = Meta(
     category="launch",
     fail_title="Code is loaded onto the device in steady steps",
     pass_title="Steady steps load no code",
+    remedy=Remedy(
+        settings=("CUDA_MODULE_LOADING",),
+        before="""
+        import torch
+        """,
+        after="""
+        import os
+
+        os.environ["CUDA_MODULE_LOADING"] = "EAGER"  # before torch is imported
+
+        import torch
+        """,
+    ),
 )
 
 

@@ -38,7 +38,7 @@ from traceanalyzer.measures import Measures
 from traceanalyzer.replay.bounds import JudgedSteps, bound, idle_total, judged_steps
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.vocabulary import FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.batch_cost import batch_cost, workers_needed
 from traceanalyzer.rules.evidence import idle_evidence
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
@@ -53,6 +53,19 @@ META = Meta(
     category="input",
     fail_title="The main process loads the data and the device waits for it",
     pass_title="No time is lost to loading in the main process",
+    remedy=Remedy(
+        settings=("DataLoader(num_workers=…)", "Ultralytics: workers"),
+        before="""
+        loader = DataLoader(dataset, 16)
+        # Ultralytics: model.train(data="data.yaml", workers=0)
+        """,
+        after="""
+        loader = DataLoader(dataset, 16, num_workers=$workers_needed, pin_memory=True, persistent_workers=True)
+        # Ultralytics: model.train(data="data.yaml", workers=$workers_needed)
+        """,
+        yolo=("--workers=$workers_needed",),
+        stand_ins={"workers_needed": 8},
+    ),
 )
 
 

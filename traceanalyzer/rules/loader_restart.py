@@ -37,7 +37,7 @@ from traceanalyzer.measures.arithmetic import among
 from traceanalyzer.replay.bounds import bound, judged_idle, judged_steps
 from traceanalyzer.results.finding import Episode, Finding
 from traceanalyzer.results.vocabulary import FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.evidence import idle_evidence
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable
 from traceanalyzer.rules.supply import before_epoch, epoch_starts, loader_wait
@@ -50,6 +50,21 @@ META = Meta(
     category="input",
     fail_title="The loader starts again at every epoch",
     pass_title="An epoch's edge does not wait for the loader",
+    remedy=Remedy(
+        settings=("DataLoader(persistent_workers=True)",),
+        before="""
+        loader = DataLoader(dataset, batch_size=16, num_workers=8)
+        for epoch in range(epochs):
+            for batch in loader:  # starts eight processes every time
+                train_step(batch)
+        """,
+        after="""
+        loader = DataLoader(dataset, batch_size=16, num_workers=8, persistent_workers=True)
+        for epoch in range(epochs):
+            for batch in loader:
+                train_step(batch)
+        """,
+    ),
 )
 
 

@@ -10,7 +10,10 @@ takes, whatever the model does.
 ## How it is measured
 Idle time inside the outermost `next` of a `_MultiProcessingDataLoaderIter`, mean over the judged steps. In an nsys
 recording it is the idle time between two `step` ranges. Taking a batch that is ready costs some 0.1 ms and stays
-below the floor. Where the recorder timed the workers, the stages of a batch, the workers it needs and what a cheaper
+below the floor. Where the recorder timed steps without the profiler, their wait for the input counts instead, if the
+workers' own seconds per batch say that they fall behind: a few recorded steps may live on batches that were ready,
+and the step that a used-up queue leads to is as long as the workers take for a batch. Where the recorder timed the
+workers, the stages of a batch, the workers it needs and what a cheaper
 stage could win are read off their times. At least two steps must have starved: one late batch among many is an
 accident, not a rate.
 
@@ -37,10 +40,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceanalyzer.measures import Measures
-from traceanalyzer.replay.bounds import bound, idle_total, judged_steps
+from traceanalyzer.replay.bounds import JudgedSteps, bound, idle_total, judged_steps
+from traceanalyzer.replay.timed import input_price
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.vocabulary import FindingKind
-from traceanalyzer.rules.base import Meta, floor_ns
+from traceanalyzer.rules.base import Meta, Remedy, floor_ns
 from traceanalyzer.rules.batch_cost import batch_cost
 from traceanalyzer.rules.evidence import idle_evidence
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
@@ -54,6 +58,19 @@ META = Meta(
     category="input",
     fail_title="The loader's workers do not keep up with the device",
     pass_title="The loader's workers keep up",
+    remedy=Remedy(
+        settings=("DataLoader(num_workers=…)", "Ultralytics: workers, cache"),
+        before="""
+        loader = DataLoader(dataset, 16, num_workers=2)
+        # Ultralytics: model.train(data="data.yaml", workers=2)
+        """,
+        after="""
+        loader = DataLoader(dataset, 16, num_workers=$workers_needed, pin_memory=True, persistent_workers=True)
+        # Ultralytics: model.train(data="data.yaml", workers=$workers_needed, cache="disk")
+        """,
+        yolo=("--workers=$workers_needed",),
+        stand_ins={"workers_needed": 8},
+    ),
 )
 
 
@@ -72,6 +89,8 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         return not_applicable(META, measures, thresholds, NO_DEVICE)
     if not has_loader(measures):
         return not_applicable(META, measures, thresholds, "loader ranges (DataLoader `next`) or step ranges")
+    if (settled := _by_timers(measures, judged, thresholds)) is not None:
+        return settled
     wait = loader_wait(measures, judged)
     idle = measures.idle
     # with one batch an epoch or none known, every step is as good as another
@@ -119,3 +138,33 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
     )
     quiet = f"Waiting for loader workers leaves the device idle only {format_ns(per_step)} per step."
     return decide(META, measures, thresholds, judged, case, quiet)
+
+
+def _by_timers(measures: Measures, judged: JudgedSteps, thresholds: Thresholds) -> Finding | None:
+    """Judge by the steps timed without the profiler where the recorded ones hardly waited; None to judge the latter."""
+    times, price = measures.unprofiled, input_price(measures, META.code)
+    recorded = judged.per_step(idle_total(measures, loader_wait(measures, judged).workers))
+    if times is None or price is None or recorded >= (price.saving.likely or 0) / 2:
+        return None
+    starved = int(np.count_nonzero(times.wait_ns >= floor_ns(times.step_ns)))
+    if starved < thresholds.min_starved_steps:
+        return None
+    cost = batch_cost(measures, times.mean_rest_ns)
+    case = Case(
+        saving=price.saving,
+        unprofiled_step_ns=float(price.step_ns),
+        message=(
+            f"The recorded steps lived on batches that were ready ({format_ns(recorded)} of waiting per step). "
+            f"{price.said}{cost.message}"
+        ),
+        observed={
+            "input_wait_per_step_ns": round(times.mean_wait_ns),
+            "recorded_wait_per_step_ns": recorded,
+            "starved_steps": starved,
+            "steps": times.steps,
+            **cost.observed,
+        },
+        fix=cost.fix,
+        confidence=0.9,
+    )
+    return decide(META, measures, thresholds, judged, case, "Loader workers keep up in the steps without the profiler.")

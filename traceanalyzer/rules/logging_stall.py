@@ -30,7 +30,7 @@ from traceanalyzer.measures import Measures
 from traceanalyzer.replay.bounds import judged_idle, judged_steps
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.vocabulary import CAUSE_CODE, PHASE_CODE, Cause, FindingKind, Phase
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.outcome import NO_DEVICE, not_applicable
 from traceanalyzer.rules.stalls import judge_stall
 
@@ -41,6 +41,20 @@ META = Meta(
     category="life cycle",
     fail_title="Logging stalls the device",
     pass_title="Logging does not stall the device",
+    remedy=Remedy(
+        settings=("how often it is called",),
+        before="""
+        for number, batch in enumerate(loader):
+            loss = train_step(batch)
+            writer.add_scalar("loss", loss.item(), number)
+        """,
+        after="""
+        for number, batch in enumerate(loader):
+            loss = train_step(batch)
+            if number % 50 == 49:
+                writer.add_scalar("loss", loss.item(), number)
+        """,
+    ),
 )
 
 

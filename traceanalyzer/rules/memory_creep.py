@@ -36,7 +36,7 @@ from traceanalyzer.measures.facts import IntArray
 from traceanalyzer.measures.steps import STEADY
 from traceanalyzer.results.finding import Evidence, Finding, Scalar
 from traceanalyzer.results.vocabulary import FindingKind, Severity
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.evidence import MOST
 from traceanalyzer.rules.memory import EVENTS, device_bytes, device_memory
 from traceanalyzer.rules.outcome import fails, not_applicable, passed
@@ -49,6 +49,22 @@ META = Meta(
     category="memory",
     fail_title="Every step keeps some memory",
     pass_title="Memory returns to the same level after each step",
+    remedy=Remedy(
+        settings=("Tensor.detach",),
+        before="""
+        history = []
+        for images, targets in loader:
+            loss = criterion(model(images), targets)
+            history.append(loss)  # keeps the graph of every step
+        """,
+        after="""
+        history = []
+        for images, targets in loader:
+            loss = criterion(model(images), targets)
+            history.append(loss.detach())
+        """,
+        record=("--memory",),
+    ),
 )
 
 

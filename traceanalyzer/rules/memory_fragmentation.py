@@ -35,7 +35,7 @@ from traceanalyzer.measures import Measures
 from traceanalyzer.results.finding import Finding, Scalar
 from traceanalyzer.results.memory import DeviceMemory
 from traceanalyzer.results.vocabulary import FindingKind, Severity
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.memory import device_memory, moment
 from traceanalyzer.rules.outcome import fails, not_applicable, passed
 from traceanalyzer.units import format_bytes, format_share
@@ -47,6 +47,20 @@ META = Meta(
     category="memory",
     fail_title="Reserved memory lies in pieces that do not fit",
     pass_title="Reserved memory serves what is asked for",
+    remedy=Remedy(
+        settings=("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",),
+        before="""
+        import torch
+        """,
+        after="""
+        import os
+
+        os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"  # before torch is imported
+
+        import torch
+        """,
+        record=("--memory",),
+    ),
 )
 
 

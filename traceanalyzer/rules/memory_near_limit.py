@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from traceanalyzer.measures import Measures
 from traceanalyzer.results.finding import Finding, Scalar
 from traceanalyzer.results.vocabulary import FindingKind, Severity
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.memory import EVENTS, device_bytes, device_memory, moment
 from traceanalyzer.rules.outcome import fails, not_applicable, passed
 from traceanalyzer.units import format_bytes, format_share
@@ -43,6 +43,17 @@ META = Meta(
     category="memory",
     fail_title="Nearly all of the device's memory is taken",
     pass_title="The device has memory to spare",
+    remedy=Remedy(
+        settings=("DataLoader(batch_size=…)", "torch.autocast", "Ultralytics: batch, amp"),
+        before="""
+        loss = criterion(model(images), targets)
+        """,
+        after="""
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = criterion(model(images), targets)
+        """,
+        record=("--memory",),
+    ),
 )
 
 

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from traceanalyzer.measures import Measures
 from traceanalyzer.results.finding import Finding, Scalar
 from traceanalyzer.results.vocabulary import FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.outcome import informative, not_applicable, passed
 from traceanalyzer.units import format_ns
 
@@ -42,6 +42,15 @@ META = Meta(
     category="recording",
     fail_title="Profiling slowed the step",
     pass_title="Profiling hardly slowed the step",
+    remedy=Remedy(
+        settings=("torch.profiler.profile(with_stack=…, record_shapes=…, profile_memory=…)",),
+        before="""
+        profiler = torch.profiler.profile(with_stack=True, record_shapes=True, profile_memory=True)
+        """,
+        after="""
+        profiler = torch.profiler.profile()
+        """,
+    ),
 )
 
 

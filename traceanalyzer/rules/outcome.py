@@ -28,6 +28,7 @@ class Case:
         fix: Steps, most useful first.
         confidence: 0 to 1.
         episode: Cost per occurrence where it does not come every step.
+        unprofiled_step_ns: Mean step without the profiler, where the saving is stated against it already.
     """
 
     saving: Saving
@@ -38,6 +39,7 @@ class Case:
     fix: list[str] = field(default_factory=list)
     confidence: float = 0.9
     episode: Episode = field(default_factory=Episode)
+    unprofiled_step_ns: float | None = None
 
 
 def not_applicable(meta: Meta, measures: Measures, thresholds: Any, missing: str) -> Finding:
@@ -142,15 +144,21 @@ def decide(
         quiet_message: Said when the saving stays below the floor.
     """
     inflation = max(1.0, measures.observer.report.inflation or 1.0)
-    stated = _without_profiler(case.saving, judged.mean_step_ns, inflation)
-    saving, mean_step_ns = expected_ns(stated), judged.mean_step_ns / inflation
+    if case.unprofiled_step_ns is None:
+        stated, mean_step_ns = (
+            _without_profiler(case.saving, judged.mean_step_ns, inflation),
+            judged.mean_step_ns / inflation,
+        )
+    else:
+        stated, mean_step_ns = case.saving, case.unprofiled_step_ns
+    saving = expected_ns(stated)
     if saving < floor_ns(mean_step_ns):
         return passed(meta, measures, thresholds, quiet_message, judged=judged, observed=case.observed)
     return _finding(
         meta,
         measures,
         Status.FAIL,
-        case.message + _inflation_note(measures),
+        case.message + (_inflation_note(measures) if case.unprofiled_step_ns is None else ""),
         device_id=judged.device_id,
         severity=severity_of(saving, mean_step_ns),
         confidence=case.confidence,
@@ -197,7 +205,8 @@ def _inflation_note(measures: Measures) -> str:
     inflation = measures.observer.report.inflation
     if inflation is None:
         return " Times are as recorded: how much the profiler itself slowed the host is not known."
-    if inflation <= 1:
+    # below that it would read "1.00 times as long"
+    if inflation < 1.005:
         return ""
     return (
         f" Times are as recorded; the profiler made the step {inflation:.2f} times as long, and the saving is stated "

@@ -42,10 +42,10 @@ from traceanalyzer.measures.facts import MemoryKind
 from traceanalyzer.replay.bounds import bound, judged_steps
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.vocabulary import FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
 from traceanalyzer.rules.transfers import bandwidth, blocking_uploads, copy_evidence, uploads
-from traceanalyzer.units import format_bytes, format_ns, format_share
+from traceanalyzer.units import format_bytes, format_count, format_ns, format_share
 
 META = Meta(
     code="TA301",
@@ -54,6 +54,19 @@ META = Meta(
     category="copy",
     fail_title="Input is copied from pageable memory",
     pass_title="No time is lost to copies from pageable memory",
+    remedy=Remedy(
+        settings=("DataLoader(pin_memory=True)", "Tensor.to(non_blocking=True)"),
+        before="""
+        loader = DataLoader(dataset, batch_size=16, num_workers=8)
+        for images, targets in loader:
+            images = images.to("cuda")
+        """,
+        after="""
+        loader = DataLoader(dataset, batch_size=16, num_workers=8, pin_memory=True)
+        for images, targets in loader:
+            images = images.to("cuda", non_blocking=True)
+        """,
+    ),
 )
 
 
@@ -105,8 +118,8 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
     blocked = int((found.end_ns - found.start_ns).sum())
     evidence, places = copy_evidence(measures, found, "host waits for a copy from pageable memory")
     per_step = judged.per_step(likely)
-    compared = f" (pinned copies here reach {reference / 1e9:.3g} GB/s)" if reference else ""
-    rate = f" at {speed / 1e9:.3g} GB/s{compared}" if speed else ""
+    compared = f" (pinned copies here reach {format_count(reference / 1e9)} GB/s)" if reference else ""
+    rate = f" at {format_count(speed / 1e9)} GB/s{compared}" if speed else ""
     case = Case(
         saving=bound(judged, likely_ns=likely, low_ns=min(found.idle_ns, likely), high_ns=max(likely, won + exposed)),
         message=(

@@ -40,7 +40,7 @@ from traceanalyzer.measures.facts import BoolArray, CopyDirection
 from traceanalyzer.replay.bounds import JudgedSteps, bound, idle_total, judged_idle, judged_steps
 from traceanalyzer.results.finding import Episode, Finding, Scalar
 from traceanalyzer.results.vocabulary import CAUSE_CODE, Cause, FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.evidence import idle_evidence
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
 from traceanalyzer.units import format_ns, format_share
@@ -52,6 +52,21 @@ META = Meta(
     category="launch",
     fail_title="Operators search for a plan for new shapes while the device waits",
     pass_title="No operator searches for plans in the loop",
+    remedy=Remedy(
+        settings=("torch.backends.cudnn.benchmark", "DataLoader(drop_last=True)", "Ultralytics: multi_scale, rect"),
+        before="""
+        torch.backends.cudnn.benchmark = True  # searches again for every new shape
+        loader = DataLoader(dataset, batch_size=16)  # the last batch of an epoch is smaller
+        # Ultralytics: model.train(data="data.yaml", multi_scale=0.5)
+        """,
+        after="""
+        torch.backends.cudnn.benchmark = True
+        loader = DataLoader(dataset, batch_size=16, drop_last=True)  # one shape only
+        # Ultralytics: model.train(data="data.yaml", multi_scale=0.0)
+        # where shapes must vary: torch.backends.cudnn.benchmark = False
+        """,
+        yolo=("--set=multi_scale=0",),
+    ),
 )
 
 

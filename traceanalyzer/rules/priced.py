@@ -50,7 +50,8 @@ def price(measures: Measures, findings: Sequence[Finding]) -> tuple[list[Finding
         found = player.price(finding.code) if player is not None else None
         if found is not None:
             left = f" What stays: {found.left}." if found.left else ""
-            said = f"{_said(found.saving, found.step_ns)}{left}"
+            said = f"{found.said or _said(found.saving, found.step_ns)}{left}"
+            said = left.strip() if found.said and found.said in finding.message else said
             finding = _restated(finding, _sane(found.saving), found.step_ns, said)
         trial = trials.get(finding.code)
         if trial is not None and finding.status is Status.FAIL:

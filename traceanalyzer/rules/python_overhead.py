@@ -38,7 +38,7 @@ from traceanalyzer.measures.facts import BoolArray
 from traceanalyzer.replay.bounds import ceiling, idle_total, judged_idle, judged_steps
 from traceanalyzer.results.finding import Finding, Scalar
 from traceanalyzer.results.vocabulary import CAUSE_CODE, Cause, FindingKind, Status
-from traceanalyzer.rules.base import Meta, floor_ns
+from traceanalyzer.rules.base import Meta, Remedy, floor_ns
 from traceanalyzer.rules.evidence import idle_evidence
 from traceanalyzer.rules.launch_bound import DISPATCH_CAUSES
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
@@ -52,6 +52,24 @@ META = Meta(
     category="launch",
     fail_title="Python between operators bounds the step",
     pass_title="Python between operators does not bound the step",
+    remedy=Remedy(
+        settings=("torch.compile",),
+        before="""
+        for images, targets in loader:
+            loss = criterion(model(images), targets)
+            loss.backward()
+        """,
+        after="""
+        @torch.compile
+        def loss_of(images, targets):
+            return criterion(model(images), targets)
+
+
+        for images, targets in loader:
+            loss = loss_of(images, targets)
+            loss.backward()
+        """,
+    ),
 )
 
 

@@ -40,7 +40,7 @@ from traceanalyzer.measures.facts import IntArray
 from traceanalyzer.replay.bounds import bound, judged_idle, judged_steps
 from traceanalyzer.results.finding import Evidence, Finding, Scalar
 from traceanalyzer.results.vocabulary import CAUSES, FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.collectives import Collectives, collectives
 from traceanalyzer.rules.evidence import longest
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
@@ -53,6 +53,17 @@ META = Meta(
     category="communication",
     fail_title="This rank makes the others wait",
     pass_title="This rank does not make others wait",
+    remedy=Remedy(
+        settings=("DistributedSampler",),
+        before="""
+        if rank == 0:
+            validate(model, DataLoader(validation_set))  # the others wait in their next collective
+        """,
+        after="""
+        share = DistributedSampler(validation_set, shuffle=False)
+        validate(model, DataLoader(validation_set, sampler=share))  # every rank takes its part
+        """,
+    ),
 )
 
 

@@ -39,18 +39,36 @@ from traceanalyzer.measures import Measures
 from traceanalyzer.replay.bounds import bound, judged_steps
 from traceanalyzer.results.finding import Finding, Scalar
 from traceanalyzer.results.vocabulary import FindingKind
-from traceanalyzer.rules.base import Meta, floor_ns
+from traceanalyzer.rules.base import Meta, Remedy, floor_ns
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
 from traceanalyzer.rules.waits import callers, loop_waits, scaler_cost_ns, wait_evidence, waiting_idle_ns
-from traceanalyzer.units import format_ns, format_share
+from traceanalyzer.units import format_count, format_ns, format_share
 
 META = Meta(
     code="TA501",
     slug="sync-in-step",
     kind=FindingKind.FAULT,
     category="sync",
-    fail_title="Waiting for values of the device inside the step",
+    fail_title="The loop waits for values of the device inside the step",
     pass_title="No wait inside the step costs time",
+    remedy=Remedy(
+        settings=("Tensor.item, Tensor.cpu, print",),
+        before="""
+        total = 0.0
+        for number, batch in enumerate(loader):
+            loss = train_step(batch)
+            total += loss.item()  # waits for the device in every step
+            print(number, total)
+        """,
+        after="""
+        total = torch.zeros((), device="cuda")
+        for number, batch in enumerate(loader):
+            loss = train_step(batch)
+            total += loss.detach()  # stays on the device
+            if number % 50 == 49:
+                print(number, total.item())
+        """,
+    ),
 )
 
 
@@ -60,6 +78,24 @@ class Thresholds:
 
     # places listed by name in the finding
     listed_places: int = 5
+
+
+# what people write that ends in these operators
+_WRITTEN = {
+    "aten::is_nonzero": "a tensor as a condition, or printed",
+    "aten::item": ".item(), float() or printing",
+    "aten::_local_scalar_dense": ".item(), float() or printing",
+    "aten::nonzero": "nonzero or boolean indexing",
+    "aten::masked_select": "boolean indexing",
+    "aten::to": ".cpu() or .to()",
+    "aten::_to_copy": ".cpu() or .to()",
+}
+
+
+def _in_python(operator: str) -> str:
+    """Name an operator by what the user wrote; without a stack nothing else leads to the line."""
+    written = _WRITTEN.get(operator)
+    return f"{operator} ({written})" if written else operator
 
 
 def check(measures: Measures, thresholds: Thresholds) -> Finding:
@@ -98,22 +134,23 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         observed[f"place_{number}_waits_per_step"] = round(caller.count / judged.count, 2)
         observed[f"place_{number}_won_per_step_ns"] = judged.per_step(caller.won_ns)
     names = "; ".join(
-        f"{c.operator}{f' at {c.where}' if c.where else ''}: {c.count / judged.count:.3g} per step, "
+        f"{c.operator}{f' at {c.where}' if c.where else ''}: {format_count(c.count / judged.count)} per step, "
         f"{format_ns(judged.per_step(c.won_ns))}"
         for c in listed
     )
     evidence, count = wait_evidence(measures, waits)
     fix = [
-        f"Do not read the value at {c.where or c.operator} in every step: keep it on the device, read it every N steps."
+        f"Do not read the value at {c.where or _in_python(c.operator)} in every step: keep it on the device, read it "
+        "every N steps."
         for c in listed[:3]
     ]
     fix.append("Replace nonzero, boolean indexing and .cpu() by operations whose result stays on the device.")
     case = Case(
         saving=bound(judged, likely_ns=won, low_ns=min(certain, won)),
         message=(
-            f"The host waits for the device {per_step_waits:.3g} times per step. Without these waits it would run "
-            f"ahead and the device would idle {format_ns(per_step)} less of the {format_ns(judged.mean_step_ns)} step "
-            f"({format_share(per_step, judged.mean_step_ns)}). {names}.{aside}"
+            f"The host waits for the device {format_count(per_step_waits)} times per step. Without these waits it "
+            f"would run ahead and the device would idle {format_ns(per_step)} less of the "
+            f"{format_ns(judged.mean_step_ns)} step ({format_share(per_step, judged.mean_step_ns)}). {names}.{aside}"
         ),
         observed=observed,
         evidence=evidence,
@@ -121,5 +158,8 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         fix=fix,
         confidence=0.7,
     )
-    quiet = f"The host waits {per_step_waits:.3g} times per step, but that costs only {format_ns(per_step)}.{aside}"
+    quiet = (
+        f"The host waits {format_count(per_step_waits)} times per step, but that costs only "
+        f"{format_ns(per_step)}.{aside}"
+    )
     return decide(META, measures, thresholds, judged, case, quiet)

@@ -38,7 +38,7 @@ from traceanalyzer.measures.kernels import PRECISIONS
 from traceanalyzer.replay.bounds import bound, judged_steps
 from traceanalyzer.results.finding import Evidence, Finding, Scalar
 from traceanalyzer.results.vocabulary import FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.critical import is_waited_for
 from traceanalyzer.rules.evidence import longest
 from traceanalyzer.rules.outcome import NO_DEVICE, Case, decide, not_applicable, passed
@@ -51,6 +51,21 @@ META = Meta(
     category="compute",
     fail_title="Matrix work runs without tensor cores",
     pass_title="No time is lost to matrix work without tensor cores",
+    remedy=Remedy(
+        settings=("torch.autocast", "torch.set_float32_matmul_precision", "Ultralytics: amp"),
+        before="""
+        loss = criterion(model(images), targets)
+        # Ultralytics: model.train(data="data.yaml", amp=False)
+        """,
+        after="""
+        torch.set_float32_matmul_precision("high")  # once: TF32 for what stays in float32
+        torch.backends.cudnn.allow_tf32 = True
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = criterion(model(images), targets)
+        # Ultralytics: model.train(data="data.yaml", amp=True)
+        """,
+        yolo=("--amp",),
+    ),
 )
 
 

@@ -35,10 +35,11 @@ from traceanalyzer.measures.arithmetic import among
 from traceanalyzer.replay.bounds import judged_idle, judged_steps
 from traceanalyzer.results.finding import Finding, Scalar
 from traceanalyzer.results.vocabulary import Cause, FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.outcome import NO_DEVICE, not_applicable, passed
 from traceanalyzer.rules.stalls import judge_stall
 from traceanalyzer.rules.transfers import uploads
+from traceanalyzer.units import format_count
 
 META = Meta(
     code="TA304",
@@ -47,6 +48,15 @@ META = Meta(
     category="copy",
     fail_title="Hundreds of small copies per step",
     pass_title="Small copies cost no device time",
+    remedy=Remedy(
+        settings=("one torch.tensor for all values",),
+        before="""
+        boxes = [torch.tensor(box, device="cuda") for box in boxes]  # one copy per box
+        """,
+        after="""
+        boxes = torch.tensor(boxes, device="cuda").unbind()  # one copy for all
+        """,
+    ),
 )
 
 _PREPARING = (Cause.OPERATOR_DISPATCH, Cause.PYTHON, Cause.LAUNCH_CALL, Cause.COPY_CALL, Cause.LAUNCH_LATENCY)
@@ -75,7 +85,7 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
     per_step = int(np.count_nonzero(small)) / judged.count
     observed: dict[str, Scalar] = {"small_copies_per_step": round(per_step, 2)}
     if per_step < thresholds.min_copies_per_step:
-        message = f"{per_step:.3g} small host-to-device copies per step."
+        message = f"{format_count(per_step)} small host-to-device copies per step."
         return passed(META, measures, thresholds, message, judged=judged, observed=observed)
     observed["median_bytes"] = round(float(np.median(copies.size_bytes[small])))
     mask = judged_idle(measures, judged) & among(idle.activity, copies.activity[small])

@@ -34,10 +34,11 @@ from traceanalyzer.measures import Measures
 from traceanalyzer.replay.bounds import HOST_CAUSES, judged_idle, judged_steps
 from traceanalyzer.results.finding import Finding, Scalar
 from traceanalyzer.results.vocabulary import FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.optimizer import optimizer_step
 from traceanalyzer.rules.outcome import NO_DEVICE, not_applicable, passed
 from traceanalyzer.rules.stalls import judge_stall
+from traceanalyzer.units import format_count
 
 META = Meta(
     code="TA604",
@@ -46,6 +47,15 @@ META = Meta(
     category="compute",
     fail_title="The optimizer launches a kernel per parameter",
     pass_title="The optimizer's launches cost no device time",
+    remedy=Remedy(
+        settings=("torch.optim: fused=True or foreach=True",),
+        before="""
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False)
+        """,
+        after="""
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+        """,
+    ),
 )
 
 
@@ -74,7 +84,7 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         "matrix_products_per_step": round(step.matrix_per_step, 2),
     }
     if per_step < thresholds.min_kernels_per_step:
-        message = f"An optimizer step launches {per_step:.3g} kernels outside multi-tensor updates."
+        message = f"An optimizer step launches {format_count(per_step)} kernels outside multi-tensor updates."
         return passed(META, measures, thresholds, message, judged=judged, observed=observed)
     if step.matrix_per_step > thresholds.max_matrix_products_per_step:
         message = (

@@ -32,7 +32,7 @@ from traceanalyzer.measures.facts import inside
 from traceanalyzer.replay.bounds import judged_idle, judged_steps
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.vocabulary import FindingKind
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.outcome import NO_DEVICE, not_applicable, passed
 from traceanalyzer.rules.stalls import judge_stall
 
@@ -43,6 +43,16 @@ META = Meta(
     category="communication",
     fail_title="Every step searches for unused parameters",
     pass_title="No step searches for unused parameters",
+    remedy=Remedy(
+        settings=("DistributedDataParallel(find_unused_parameters=False)",),
+        before="""
+        model = DistributedDataParallel(model, device_ids=[local_rank], find_unused_parameters=True)
+        """,
+        after="""
+        model = DistributedDataParallel(model, device_ids=[local_rank])
+        # where parameters go unused in a fixed pattern: static_graph=True
+        """,
+    ),
 )
 
 _SEARCH = ("torch.distributed.ddp.reducer::search_unused_parameters",)

@@ -35,7 +35,7 @@ from traceanalyzer.measures import Measures
 from traceanalyzer.replay.bounds import judged_idle, judged_steps
 from traceanalyzer.results.finding import Finding
 from traceanalyzer.results.vocabulary import CAUSE_CODE, PHASE_CODE, Cause, FindingKind, Phase
-from traceanalyzer.rules.base import Meta
+from traceanalyzer.rules.base import Meta, Remedy
 from traceanalyzer.rules.episodes import judge_episode
 from traceanalyzer.rules.outcome import NO_DEVICE, not_applicable
 from traceanalyzer.units import format_ns
@@ -47,6 +47,21 @@ META = Meta(
     category="life cycle",
     fail_title="The device idles during validation",
     pass_title="Validation does not stall the device",
+    remedy=Remedy(
+        settings=("how often it is called", "DataLoader(num_workers=…, batch_size=…)", "Ultralytics: val"),
+        before="""
+        for epoch in range(epochs):
+            train_epoch(model)
+            validate(model, DataLoader(validation_set, batch_size=1))
+        """,
+        after="""
+        validation_loader = DataLoader(validation_set, batch_size=32, num_workers=4, persistent_workers=True)
+        for epoch in range(epochs):
+            train_epoch(model)
+            if epoch % 5 == 4:
+                validate(model, validation_loader)
+        """,
+    ),
 )
 
 

@@ -23,7 +23,7 @@ import msgspec
 from markupsafe import Markup
 
 from traceanalyzer.results.analysis import Analysis, RankReport
-from traceanalyzer.results.finding import Evidence, Finding
+from traceanalyzer.results.finding import Evidence, Finding, Remedy
 
 LANGUAGES = ("en", "zh")
 # below this many letters a key is a fragment (", mostly at {}") that also occurs inside sentences
@@ -227,12 +227,17 @@ def _finding(finding: Finding) -> Finding:
         title=translated(finding.title),
         message=translated(finding.message),
         fix=[translated(step) for step in finding.fix],
+        remedy=None if finding.remedy is None else _remedy(finding.remedy),
         evidence=[_evidence(place) for place in finding.evidence],
         observed={
             name: translated(value) if name == "most_time_in" and isinstance(value, str) else value
             for name, value in finding.observed.items()
         },
     )
+
+
+def _remedy(remedy: Remedy) -> Remedy:
+    return msgspec.structs.replace(remedy, settings=[translated(setting) for setting in remedy.settings])
 
 
 def _evidence(place: Evidence) -> Evidence:
