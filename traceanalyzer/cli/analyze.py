@@ -26,9 +26,7 @@ class Language(StrEnum):
     ZH = "zh"
 
 
-LanguageOption = Annotated[
-    Language, typer.Option("--lang", help="Language of what findings say; headings stay English.")
-]
+LanguageOption = Annotated[Language, typer.Option("--lang", help="Language of the report: en or zh (Chinese).")]
 DEFAULT_REPORT = Path("report.html")
 
 HtmlOption = Annotated[
@@ -151,17 +149,17 @@ def analyze(
     written = write_reports(analysis, json=json) if json is not None else []
     with speaking(lang.value):
         shown = in_language(analysis)
-    written += write_reports(
-        shown,
-        html=html,
-        markdown=markdown,
-        perfetto=perfetto,
-        sarif=sarif,
-        github=github,
-        tensorboard=tensorboard,
-        timings=timings,
-    )
-    show(shown, written, timings if verbose else None)
+        written += write_reports(
+            shown,
+            html=html,
+            markdown=markdown,
+            perfetto=perfetto,
+            sarif=sarif,
+            github=github,
+            tensorboard=tensorboard,
+            timings=timings,
+        )
+        show(shown, written, timings if verbose else None)
     if fail_on is not None and reaches(analysis, fail_on):
         raise typer.Exit(1)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from traceanalyzer.cli.analyze import Profiler, parse_steps
+from traceanalyzer.cli.analyze import Language, LanguageOption, Profiler, parse_steps
 from traceanalyzer.cli.judging import Request, judge, sides
 
 GateOption = Annotated[
@@ -79,6 +79,7 @@ def compare(
     step_marker: MarkerOption = None,
     steps: StepsOption = None,
     profiler: ProfilerOption = None,
+    lang: LanguageOption = Language.EN,
 ) -> None:
     """Find out whether kernel gaps got worse, which gap, and how sure that is.
 
@@ -102,6 +103,7 @@ def compare(
             step_marker=step_marker,
             steps=parse_steps(steps) if steps is not None else None,
             profiler=profiler.value if profiler else None,
+            lang=lang.value,
         )
     )
 

@@ -40,6 +40,7 @@ class Request:
         step_marker: The range that marks a step of a recording.
         steps: Half-open selection of steps of recordings.
         profiler: Which recording of a run folder.
+        lang: Language of what people read; JSON, JUnit and annotations stay the same.
     """
 
     base: list[str] = field(default_factory=list)
@@ -57,6 +58,7 @@ class Request:
     step_marker: str | None = None
     steps: tuple[int | None, int | None] | None = None
     profiler: str | None = None
+    lang: str = "en"
 
 
 def sides(inputs: list[str], base: list[str], candidate: list[str]) -> tuple[list[str], list[str]]:
@@ -143,6 +145,7 @@ def judge(request: Request) -> int:
     """
     from traceanalyzer.cli.output import STDOUT, ReadProgress, check_names, write_report
     from traceanalyzer.gate import LoadOptions, compare
+    from traceanalyzer.renderers.messages import speaking
     from traceanalyzer.results.comparison import Verdict
 
     wanted = [
@@ -161,27 +164,28 @@ def judge(request: Request) -> int:
             allow_different=request.allow_different,
             load=load,
         )
-    page = _html(comparison, request, load) if request.html is not None else None
-    if request.redact:
-        from traceanalyzer.results.redaction import redact_comparison
+    with speaking(request.lang):
+        page = _html(comparison, request, load) if request.html is not None else None
+        if request.redact:
+            from traceanalyzer.results.redaction import redact_comparison
 
-        comparison = redact_comparison(comparison)
-    if request.json is not None:
-        write_report(request.json, comparison.to_json().decode() + "\n")
-    if request.markdown is not None or request.junit is not None or request.github is not None:
-        from traceanalyzer.renderers import comparison_text as text
+            comparison = redact_comparison(comparison)
+        if request.json is not None:
+            write_report(request.json, comparison.to_json().decode() + "\n")
+        if request.markdown is not None or request.junit is not None or request.github is not None:
+            from traceanalyzer.renderers import comparison_text as text
 
-        for path, render in (
-            (request.markdown, text.render_markdown),
-            (request.junit, text.render_junit),
-            (request.github, text.render_github),
-        ):
-            if path is not None:
-                write_report(path, render(comparison))
-    if request.html is not None and page is not None:
-        write_report(request.html, page)
-    if STDOUT not in wanted:
-        _show(comparison, wanted)
+            for path, render in (
+                (request.markdown, text.render_markdown),
+                (request.junit, text.render_junit),
+                (request.github, text.render_github),
+            ):
+                if path is not None:
+                    write_report(path, render(comparison))
+        if request.html is not None and page is not None:
+            write_report(request.html, page)
+        if STDOUT not in wanted:
+            _show(comparison, wanted)
     if comparison.verdict is Verdict.REGRESSION:
         return REGRESSED
     return UNDECIDED if comparison.verdict is Verdict.INCONCLUSIVE and request.strict else 0

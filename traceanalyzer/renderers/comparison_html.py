@@ -10,6 +10,7 @@ from markupsafe import Markup
 from traceanalyzer.renderers.comparison_strips import draw_strips
 from traceanalyzer.renderers.comparison_text import format_interval, format_level, format_ratio, test_name
 from traceanalyzer.renderers.html_palette import css_variables
+from traceanalyzer.renderers.messages.page import translated_page
 from traceanalyzer.renderers.text import visible
 from traceanalyzer.results.analysis import Analysis
 from traceanalyzer.results.comparison import Comparison, Family, Verdict
@@ -40,7 +41,7 @@ def render_comparison_html(
         lstrip_blocks=True,
     )
     environment.filters["visible"] = visible
-    return environment.get_template("comparison.html").render(
+    page = environment.get_template("comparison.html").render(
         comparison=comparison,
         strips=draw_strips(comparison, base, candidate),
         changed=[t for t in deciding if t.verdict in _CHANGED],
@@ -54,6 +55,7 @@ def render_comparison_html(
         light=Markup(light),
         dark=Markup(dark),
     )
+    return translated_page(page)
 
 
 def _template(name: str) -> str:

@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from traceanalyzer.renderers.comparison_text import format_interval, format_level, format_ratio, test_name
+from traceanalyzer.renderers.messages import say, translated
 from traceanalyzer.renderers.text import shorten, visible
 from traceanalyzer.results.comparison import Comparison, Family, Test, Verdict
 
@@ -40,14 +41,16 @@ def render_comparison_terminal(comparison: Comparison, *, width: int = 100) -> s
 
 
 def _parts(comparison: Comparison) -> list[RenderableType]:
-    parts: list[RenderableType] = [Text(visible(comparison.summary), style=STYLES[comparison.verdict])]
+    parts: list[RenderableType] = [Text(translated(visible(comparison.summary)), style=STYLES[comparison.verdict])]
     if comparison.differences:
         table = _table("Not recorded alike")
-        table.add_column("setting")
-        table.add_column("base")
-        table.add_column("candidate")
+        table.add_column(say("setting"))
+        table.add_column(say("base"))
+        table.add_column(say("candidate"))
         for difference in comparison.differences:
-            table.add_row(*(Text(visible(t)) for t in (difference.setting, difference.base, difference.candidate)))
+            table.add_row(
+                *(Text(translated(visible(t))) for t in (difference.setting, difference.base, difference.candidate))
+            )
         parts += [Text(""), table]
     deciding = [t for t in comparison.tests if t.family is not Family.ADVISORY]
     changed = [t for t in deciding if t.verdict in (Verdict.REGRESSION, Verdict.IMPROVEMENT)]
@@ -55,7 +58,7 @@ def _parts(comparison: Comparison) -> list[RenderableType]:
     if changed or primaries:
         parts += [Text(""), _tests("Per step", changed[:MAX_ROWS] + primaries)]
     if len(changed) > MAX_ROWS:
-        parts.append(Text(f"and {len(changed) - MAX_ROWS} more; --json holds every test", style="dim"))
+        parts.append(Text(say("and {} more; --json holds every test", len(changed) - MAX_ROWS), style="dim"))
     advisory = [t for t in comparison.tests if t.family is Family.ADVISORY and t.base != t.candidate]
     times = [t for t in advisory if t.unit == "ns"]
     times.sort(key=lambda t: -abs((t.candidate or 0.0) - (t.base or 0.0)))
@@ -63,35 +66,35 @@ def _parts(comparison: Comparison) -> list[RenderableType]:
     if explaining:
         parts += [Text(""), _tests("What explains it (does not decide)", explaining)]
     for budget in comparison.budgets:
-        state = {True: "met", False: "BROKEN", None: "not measurable"}[budget.met]
-        value = "" if budget.measured is None else f" (measured {budget.measured})"
-        parts.append(Text(f"budget {visible(budget.expression)}: {state}{value}"))
-    parts += [Text(""), Text(comparison.host.note)]
-    parts += [Text(visible(note), style="dim") for note in comparison.notes]
+        state = say({True: "met", False: "BROKEN", None: "not measurable"}[budget.met])
+        value = "" if budget.measured is None else say(" (measured {})", budget.measured)
+        parts.append(Text(say("budget {}: {}{}", visible(budget.expression), state, value)))
+    parts += [Text(""), Text(translated(comparison.host.note))]
+    parts += [Text(translated(visible(note)), style="dim") for note in comparison.notes]
     return parts
 
 
 def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1), pad_edge=False)
+    return Table(title=say(title), title_justify="left", title_style="bold", box=None, padding=(0, 1), pad_edge=False)
 
 
 def _tests(title: str, tests: list[Test]) -> Table:
     table = _table(title)
-    table.add_column("what", overflow="fold")
-    table.add_column("base", justify="right", no_wrap=True)
-    table.add_column("candidate", justify="right", no_wrap=True)
-    table.add_column("change", justify="right", no_wrap=True)
-    table.add_column("98 % interval", justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
+    table.add_column(say("what"), overflow="fold")
+    table.add_column(say("base"), justify="right", no_wrap=True)
+    table.add_column(say("candidate"), justify="right", no_wrap=True)
+    table.add_column(say("change"), justify="right", no_wrap=True)
+    table.add_column(say("98 % interval"), justify="right", no_wrap=True)
+    table.add_column(say("verdict"), no_wrap=True)
     for test in tests:
         explains = test.family is Family.ADVISORY
         name = test_name(test) if explains else f"{test.family.value}: {test_name(test)}"
         table.add_row(
-            Text(shorten(visible(name), NAME_WIDTH)),
+            Text(shorten(translated(visible(name)), NAME_WIDTH)),
             format_level(test.base, test.unit),
             format_level(test.candidate, test.unit),
-            format_ratio(test),
-            format_interval(test),
-            Text("" if explains else test.verdict.value, style=STYLES[test.verdict]),
+            translated(format_ratio(test)),
+            translated(format_interval(test)),
+            Text("" if explains else say(test.verdict.value), style=STYLES[test.verdict]),
         )
     return table

@@ -5,15 +5,10 @@ from __future__ import annotations
 import re
 
 from traceanalyzer.renderers.github import annotation
+from traceanalyzer.renderers.messages import say, translated
 from traceanalyzer.results.comparison import Comparison, Family, Test, Verdict
 from traceanalyzer.units import format_bytes, format_count, format_ns
 
-_MARK = {
-    Verdict.REGRESSION: "❌ regression",
-    Verdict.IMPROVEMENT: "✅ improvement",
-    Verdict.NO_CHANGE: "no change",
-    Verdict.INCONCLUSIVE: "inconclusive",
-}
 MOST_PERCENT = 1000  # above that a factor reads better than a percentage
 _MET = {True: "met", False: "broken", None: "not measurable"}
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&])")
@@ -75,28 +70,33 @@ def render_markdown(comparison: Comparison) -> str:
     Args:
         comparison: The document.
     """
-    lines = [f"### Kernel gaps: {_MARK[comparison.verdict]}", "", escape_markdown(comparison.summary), ""]
+    lines = [
+        f"### {say('Kernel gaps: {}', _mark(comparison.verdict))}",
+        "",
+        escape_markdown(translated(comparison.summary)),
+        "",
+    ]
     if comparison.differences:
-        lines += ["| setting | base | candidate |", "| --- | --- | --- |"]
+        lines += [_head("setting", "base", "candidate"), "| --- | --- | --- |"]
         lines += [
-            f"| {escape_markdown(d.setting)} | {escape_markdown(d.base)} | {escape_markdown(d.candidate)} |"
+            f"| {escape_markdown(translated(d.setting))} | {escape_markdown(d.base)} | {escape_markdown(d.candidate)} |"
             for d in comparison.differences
         ]
         lines.append("")
     shown = [t for t in comparison.tests if t.family is not Family.ADVISORY and t.verdict in _CHANGED]
     primaries = [t for t in comparison.tests if t.family is Family.PRIMARY and t.verdict not in _CHANGED]
     if shown or primaries:
-        lines += ["| what | base | candidate | change | verdict |", "| --- | ---: | ---: | ---: | --- |"]
+        lines += [_head("what", "base", "candidate", "change", "verdict"), "| --- | ---: | ---: | ---: | --- |"]
         lines += [_row(t) for t in shown[:12] + primaries]
         if len(shown) > 12:
-            lines.append(f"| … and {len(shown) - 12} more | | | | |")
+            lines.append(f"| … {say('and {} more', len(shown) - 12)} | | | | |")
         lines.append("")
-    lines += [f"- {escape_markdown(n)}" for n in [comparison.host.note, *comparison.notes]]
-    lines += [f"- budget {escape_markdown(b.expression)}: {_MET[b.met]}" for b in comparison.budgets]
+    lines += [f"- {escape_markdown(translated(n))}" for n in [comparison.host.note, *comparison.notes]]
+    lines += [f"- {say('budget {}: {}', escape_markdown(b.expression), say(_MET[b.met]))}" for b in comparison.budgets]
     rest = [t for t in comparison.tests if t not in shown and t not in primaries]
     if rest:
-        lines += ["", "<details><summary>Every other test</summary>", ""]
-        lines += ["| what | base | candidate | change | verdict |", "| --- | ---: | ---: | ---: | --- |"]
+        lines += ["", f"<details><summary>{say('Every other test')}</summary>", ""]
+        lines += [_head("what", "base", "candidate", "change", "verdict"), "| --- | ---: | ---: | ---: | --- |"]
         lines += [_row(t) for t in rest[:60]]
         lines += ["", "</details>"]
     return "\n".join(lines) + "\n"
@@ -105,13 +105,22 @@ def render_markdown(comparison: Comparison) -> str:
 _CHANGED = (Verdict.REGRESSION, Verdict.IMPROVEMENT)
 
 
+def _mark(verdict: Verdict) -> str:
+    sign = {Verdict.REGRESSION: "❌ ", Verdict.IMPROVEMENT: "✅ "}.get(verdict, "")
+    return sign + say(verdict.value)
+
+
+def _head(*names: str) -> str:
+    return f"| {' | '.join(say(name) for name in names)} |"
+
+
 def _row(test: Test) -> str:
     cells = [
-        escape_markdown(f"{test.family.value}: {test_name(test)}"),
+        escape_markdown(translated(f"{test.family.value}: {test_name(test)}")),
         format_level(test.base, test.unit),
         format_level(test.candidate, test.unit),
-        format_change(test),
-        _MARK[test.verdict] if test.family is not Family.ADVISORY else "explains",
+        translated(format_change(test)),
+        _mark(test.verdict) if test.family is not Family.ADVISORY else say("explains"),
     ]
     return f"| {' | '.join(cells)} |"
 

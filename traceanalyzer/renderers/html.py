@@ -19,6 +19,7 @@ from traceanalyzer.renderers.html_answer import cards, first_step, headline, spo
 from traceanalyzer.renderers.html_palette import css_variables
 from traceanalyzer.renderers.html_timeline import slice_count, timeline_payload
 from traceanalyzer.renderers.job_text import HEAD, job_lines, job_rows
+from traceanalyzer.renderers.messages.page import page_words, translated_page
 from traceanalyzer.renderers.text import marker_hint, visible, visible_code
 from traceanalyzer.results.analysis import Analysis
 from traceanalyzer.results.answer import answer
@@ -26,7 +27,7 @@ from traceanalyzer.results.vocabulary import FindingKind, Status
 from traceanalyzer.units import format_bytes, format_ns, format_share
 
 # each module may use only those before it; the last one starts everything
-SCRIPTS = ("scale.js", "model.js", "draw.js", "input.js", "minimap.js", "tables.js", "app.js")
+SCRIPTS = ("words.js", "scale.js", "model.js", "draw.js", "input.js", "minimap.js", "tables.js", "app.js")
 MAX_STEP_ROWS = 400
 
 
@@ -47,7 +48,7 @@ def render_html(analysis: Analysis) -> str:
     bar = view.step_bar(main, episodes=episodes) if main is not None else None
     sentence, outlook = headline(analysis, bar)
     light, dark = css_variables()
-    return (
+    page = (
         _environment()
         .get_template("report.html")
         .render(
@@ -80,6 +81,7 @@ def render_html(analysis: Analysis) -> str:
             max_step_rows=MAX_STEP_ROWS,
             timeline_ranks=[payload["rank"] for payload in timelines],
             timeline_json=Markup(script_json(timelines)),
+            words_json=Markup(script_json(page_words(script))),
             script=Markup(script),
             script_hash=_hash(script),
             styles=Markup(_asset("report.css")),
@@ -87,6 +89,7 @@ def render_html(analysis: Analysis) -> str:
             dark=Markup(dark),
         )
     )
+    return translated_page(page)
 
 
 @lru_cache(maxsize=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+from traceanalyzer.renderers.messages import translated
 from traceanalyzer.renderers.text import visible
 from traceanalyzer.results.analysis import RankReport
 from traceanalyzer.results.timeline import Timeline, Track, TrackSlices
@@ -38,7 +39,7 @@ def timeline_payload(rank: RankReport) -> dict[str, Any]:
             {
                 "start": detail.start_ns,
                 "end": detail.end_ns,
-                "why": detail.why,
+                "why": translated(detail.why),
                 "tracks": [_track(track, pairs) for track in detail.tracks],
             }
             for detail in timeline.details
@@ -55,7 +56,7 @@ def slice_count(timeline: Timeline) -> int:
 
 
 def _track(track: Track, pairs: dict[tuple[int, int], int]) -> dict[str, Any]:
-    made: dict[str, Any] = {"id": track.id, "kind": track.kind, "title": track.title}
+    made: dict[str, Any] = {"id": track.id, "kind": track.kind, "title": translated(track.title)}
     if track.slices is None:
         return made | {
             "unit": track.unit,

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 
 from traceanalyzer.renderers.job_text import HEAD, job_lines, job_rows, shown_ranks
+from traceanalyzer.renderers.messages import say, translated
 from traceanalyzer.renderers.text import cause_title, plan_text, saving_text, shorten, visible, visible_code
 from traceanalyzer.results.analysis import Analysis, DeviceReport, RankReport
 from traceanalyzer.results.answer import StepMean, answer, firing, mean_step, silence
@@ -72,14 +73,15 @@ def summary(text: str) -> str:
 def _headline(analysis: Analysis) -> str:
     first = answer(analysis)
     if not any(rank.devices for rank in analysis.ranks):
-        return (
-            "## No GPU activity\n\nThe recording holds no kernel, copy or memset, so there is no idle time to explain."
-        )
+        what = say("The recording holds no kernel, copy or memset, so there is no idle time to explain.")
+        return f"## {say('No GPU activity')}\n\n{what}"
     if first is None:
         quiet = silence(analysis)
-        return f"## {quiet.title}\n\n{escape(quiet.sentence)}"
+        return f"## {translated(quiet.title)}\n\n{escape(translated(quiet.sentence))}"
     saving = saving_text(first)
-    price = f" Removing it wins {saving} per step ({first.saving_per_step_ns.basis.value})." if saving else ""
+    price = (
+        say(" Removing it wins {} per step ({}).", saving, say(first.saving_per_step_ns.basis.value)) if saving else ""
+    )
     return f"## {escape(first.title)}\n\n{escape(first.message)}{price}"
 
 
@@ -99,23 +101,24 @@ def _findings(analysis: Analysis) -> Iterable[str]:
 
 
 def _job(job: JobReport) -> Iterable[str]:
-    yield "\n".join(f"- {escape(line)}" for line in job_lines(job))
-    lines = [f"| {' | '.join(HEAD)} |", "|" + "---|" * len(HEAD)]
-    lines += [f"| {' | '.join(escape(cell) for cell in row)} |" for row in job_rows(job)]
+    yield "\n".join(f"- {escape(translated(line))}" for line in job_lines(job))
+    lines = [f"| {' | '.join(say(name) for name in HEAD)} |", "|" + "---|" * len(HEAD)]
+    lines += [f"| {' | '.join(escape(translated(cell)) for cell in row)} |" for row in job_rows(job)]
     yield "\n".join(lines)
 
 
 def _table(title: str, findings: list[Finding], *, several: bool) -> str:
-    lines = [f"**{title}**", "", f"|{' rank |' if several else ''} | cause | severity | saving per step | basis |"]
+    names = " | ".join(say(name) for name in ("cause", "severity", "saving per step", "basis"))
+    lines = [f"**{say(title)}**", "", f"|{' rank |' if several else ''} | {names} |"]
     lines.append("|---|---|---|---|---|" + ("---|" if several else ""))
     for finding in findings:
         saving = finding.saving_per_step_ns
-        severity = finding.severity.value if finding.severity else ""
+        severity = say(finding.severity.value) if finding.severity else ""
         rank = f" {finding.rank} |" if several else ""
         lines.append(
             f"|{rank} {escape(finding.code)} | {escape(finding.title)} | {severity} "
-            f"| {saving_text(finding) or 'not known'} "
-            f"| {saving.basis.value} |"
+            f"| {saving_text(finding) or say('not known')} "
+            f"| {say(saving.basis.value)} |"
         )
     return "\n".join(lines)
 
@@ -123,7 +126,7 @@ def _table(title: str, findings: list[Finding], *, several: bool) -> str:
 def _finding(finding: Finding) -> str:
     # blank lines inside <details> are what makes GitHub read the inside as Markdown
     lines = [
-        f"<details><summary>{summary(finding.code)}: how to fix it, and the evidence</summary>",
+        f"<details><summary>{say('{}: how to fix it, and the evidence', summary(finding.code))}</summary>",
         "",
         escape(finding.message),
         "",
@@ -135,18 +138,20 @@ def _finding(finding: Finding) -> str:
         lines += ["", *(_place(place) for place in finding.evidence[:MAX_EVIDENCE])]
         more = max(finding.evidence_count, len(finding.evidence)) - MAX_EVIDENCE
         if more > 0:
-            lines.append(f"- and {more} more")
+            lines.append(f"- {say('and {} more', more)}")
     return "\n".join([*lines, "", "</details>"])
 
 
 def _remedy(remedy: Remedy, finding_code: str) -> Iterable[str]:
     if remedy.where is not None:
-        yield f"Line of code: {code(remedy.where)}"
+        yield say("Line of code: {}", code(remedy.where))
         yield ""
     if remedy.before:
-        yield f"Set {', '.join(code(setting) for setting in remedy.settings)}. Before:"
-        yield from ("", *fenced(remedy.before, "python"), "", "After:", "", *fenced(remedy.after, "python"), "")
-    yield f"Verify ({escape(finding_code)} is gone when the second command ends with 0; BEFORE is this recording):"
+        yield say("Set {}. Before:", ", ".join(code(setting) for setting in remedy.settings))
+        yield from ("", *fenced(remedy.before, "python"), "", say("After:"), "", *fenced(remedy.after, "python"), "")
+    yield say(
+        "Verify ({} is gone when the second command ends with 0; BEFORE is this recording):", escape(finding_code)
+    )
     yield from ("", *fenced("\n".join(visible(command) for command in remedy.verify), "sh"))
 
 
@@ -157,10 +162,9 @@ def fenced(text: str, language: str) -> list[str]:
 
 
 def _place(place: Evidence) -> str:
-    where = f" at {code(place.where)}" if place.where else ""
-    return (
-        f"- {format_ns(place.start_ns)}, {format_ns(place.end_ns - place.start_ns)} long: {escape(place.what)}{where}"
-    )
+    where = say(" at {}", code(place.where)) if place.where else ""
+    long = format_ns(place.end_ns - place.start_ns)
+    return f"- {say('{}, {} long: {}{}', format_ns(place.start_ns), long, escape(place.what), where)}"
 
 
 def _rank(rank: RankReport, *, several: bool) -> Iterable[str]:
@@ -174,13 +178,18 @@ def _rank(rank: RankReport, *, several: bool) -> Iterable[str]:
 
 def _step_table(label: str, rank: RankReport, mean: StepMean) -> str:
     kind = f"{mean.step_class.value} " if mean.step_class else ""
-    of = f"{mean.windows} of {rank.steps.count}"
-    head = f"{label}where the mean {kind}step of {format_ns(mean.window_ns)} goes ({of})"
+    where = f"where the mean {kind}step of {format_ns(mean.window_ns)} goes ({mean.windows} of {rank.steps.count})"
+    head = label + translated(where)
 
     def row(what: str, ns: float) -> str:
-        return f"| {escape(what)} | {format_ns(ns)} | {format_share(ns, mean.window_ns)} |"
+        return f"| {escape(translated(what))} | {format_ns(ns)} | {format_share(ns, mean.window_ns)} |"
 
-    lines = [f"<details open><summary>{head}</summary>", "", "| GPU | per step | share |", "|---|---:|---:|"]
+    lines = [
+        f"<details open><summary>{head}</summary>",
+        "",
+        f"| GPU | {say('per step')} | {say('share')} |",
+        "|---|---:|---:|",
+    ]
     lines += [row(f"busy: {kind.replace('_', ' ')}", ns) for kind, ns in mean.busy_ns.items()]
     causes = list(mean.idle_ns.items())
     lines += [row(f"idle: {cause_title(cause)}", ns) for cause, ns in causes[:MAX_CAUSES]]
@@ -194,11 +203,11 @@ def _device(label: str, rank: RankReport, device: DeviceReport) -> str:
     name = f" ({summary(device.name)})" if device.name else ""
     busy = format_share(device.busy_ns, device.span_ns)
     h2d, malloc = rank.copies.h2d, rank.allocator.device_malloc
-    exposed = f"{format_ns(h2d.not_under_kernel_ns)} not under a kernel"
+    exposed = say("{} not under a kernel", format_ns(h2d.not_under_kernel_ns))
     facts = [
         ("span", format_ns(device.span_ns)),
         ("busy", f"{format_ns(device.busy_ns)} ({busy})"),
-        ("idle", f"{format_ns(device.idle_ns)} in {device.gaps.count} gaps"),
+        ("idle", say("{} in {} gaps", format_ns(device.idle_ns), device.gaps.count)),
         ("compute", format_ns(device.compute_ns)),
         ("exposed communication", format_ns(device.exposed_communication_ns)),
         ("exposed copies", format_ns(device.exposed_copy_ns)),
@@ -208,15 +217,16 @@ def _device(label: str, rank: RankReport, device: DeviceReport) -> str:
         ("device allocations", f"{malloc.count}, {format_ns(malloc.time_ns)}"),
         *memory_facts(rank, device.device_id),
     ]
+    title = say("device {}{}: busy {}, summed over the recording", device.device_id, name, busy)
     lines = [
-        f"<details><summary>{label}device {device.device_id}{name}: busy {busy}, summed over the recording</summary>",
+        f"<details><summary>{label}{title}</summary>",
         "",
         "| | |",
         "|---|---|",
     ]
-    lines += [f"| {what} | {value} |" for what, value in facts]
+    lines += [f"| {say(what)} | {value} |" for what, value in facts]
     if rank.kernels.top:
-        lines += ["", "| kernel | launches | time, summed |", "|---|---:|---:|"]
+        lines += ["", f"| kernel | {say('launches')} | {say('time, summed')} |", "|---|---:|---:|"]
         lines += [
             f"| {code(k.name, cell=True)} | {k.count} | {format_ns(k.time_ns)} |"
             for k in rank.kernels.top[:MAX_KERNELS]
@@ -229,12 +239,13 @@ def memory_facts(rank: RankReport, device_id: int) -> list[tuple[str, str]]:
     memory = next((d for d in rank.memory.devices if d.device_id == device_id), None) if rank.memory else None
     if memory is None:
         return []
-    free = f", {format_share(memory.fragmentation, 1.0)} free in pieces" if memory.fragmentation is not None else ""
-    text = (
-        f"{format_bytes(memory.peak_active_bytes)} active of {format_bytes(memory.peak_reserved_bytes)} reserved{free}"
+    free = (
+        say(", {} free in pieces", format_share(memory.fragmentation, 1.0)) if memory.fragmentation is not None else ""
     )
+    active, reserved = format_bytes(memory.peak_active_bytes), format_bytes(memory.peak_reserved_bytes)
+    text = say("{} active of {} reserved{}", active, reserved, free)
     if memory.retries or memory.ooms:
-        text += f"; {memory.retries or 0} retries, {memory.ooms} out-of-memory errors"
+        text += say("; {} retries, {} out-of-memory errors", memory.retries or 0, memory.ooms)
     return [("memory at its peak", text)]
 
 
@@ -248,9 +259,9 @@ def _quiet(analysis: Analysis) -> str:
     shown = [(title, findings) for title, findings in groups if findings]
     if not shown:
         return ""
-    lines = ["<details><summary>The other checks</summary>"]
+    lines = [f"<details><summary>{say('The other checks')}</summary>"]
     for title, findings in shown:
-        lines += ["", f"**{title}**", ""]
+        lines += ["", f"**{say(title)}**", ""]
         for finding in findings:
             detail = "" if finding.status is Status.PASS else f": {escape(finding.message)}"
             lines.append(f"- {escape(finding.code)} {escape(finding.title)}{detail}")
@@ -258,16 +269,18 @@ def _quiet(analysis: Analysis) -> str:
 
 
 def _provenance(analysis: Analysis) -> str:
+    title = say("traceanalyzer {}, recordings and their state", summary(analysis.tool.version))
     lines = [
-        f"<details><summary>traceanalyzer {summary(analysis.tool.version)}, recordings and their state</summary>",
+        f"<details><summary>{title}</summary>",
         "",
     ]
     for source in analysis.inputs:
-        producer = f", {escape(source.producer)}" if source.producer else ""
+        producer = f", {escape(translated(source.producer))}" if source.producer else ""
         lines.append(f"- {code(source.path)} ({escape(source.format)}, {format_bytes(source.bytes)}{producer})")
     for rank in analysis.ranks:
         state = rank.integrity
-        lines.append(f"- rank {rank.rank}: {escape(state.verdict)}, {state.gpu_activities} GPU activities")
+        verdict = escape(translated(state.verdict))
+        lines.append(f"- {say('rank {}: {}, {} GPU activities', rank.rank, verdict, state.gpu_activities)}")
         lines += [f"  - {escape(note)}" for note in state.notes]
-        lines += [f"  - left out {d.count}: {escape(d.reason)}" for d in state.dropped]
+        lines += [f"  - {say('left out {}: {}', d.count, escape(d.reason))}" for d in state.dropped]
     return "\n".join([*lines, "", "</details>"])

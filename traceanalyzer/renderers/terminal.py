@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from traceanalyzer.renderers.job_text import HEAD, job_lines, job_rows, shown_ranks
+from traceanalyzer.renderers.messages import say, translated
 from traceanalyzer.renderers.text import cause_title, marker_hint, plan_text, saving_text, visible
 from traceanalyzer.results.analysis import Analysis, RankReport
 from traceanalyzer.results.answer import StepMean, answer, firing, mean_step, silence
@@ -56,26 +57,28 @@ def _parts(analysis: Analysis, width: int) -> list[RenderableType]:
         title = "What bounds the step once these are fixed" if faults else "What bounds the step"
         parts += [Text(""), _table(title, limiters, several=several)]
     notes = [(r.rank, note) for r in shown_ranks(analysis) for note in _state(r)]
-    parts += [Text(f"{f'rank {rank}: ' if several else ''}{visible(note)}", style="dim") for rank, note in notes]
+    parts += [
+        Text(f"{f'rank {rank}: ' if several else ''}{translated(visible(note))}", style="dim") for rank, note in notes
+    ]
     return parts
 
 
 def _headline(analysis: Analysis) -> list[RenderableType]:
     first = answer(analysis)
     if not any(rank.devices for rank in analysis.ranks):
-        return [Text("No GPU activity in this recording: there is no idle time to explain.", style="bold")]
+        return [Text(say("No GPU activity in this recording: there is no idle time to explain."), style="bold")]
     if first is None:
         quiet = silence(analysis)
         return [
-            Text(quiet.title, style="bold green" if quiet.is_healthy else "bold yellow"),
-            Text(quiet.sentence),
+            Text(translated(quiet.title), style="bold green" if quiet.is_healthy else "bold yellow"),
+            Text(translated(quiet.sentence)),
         ]
     lines: list[RenderableType] = [
         Text(f"{first.code}  {visible(first.title)}", style="bold"),
         Text(visible(first.message)),
     ]
     if first.fix:
-        lines.append(Text(f"Do this first: {visible(first.fix[0])}"))
+        lines.append(Text(say("Do this first: {}", visible(first.fix[0]))))
     return lines
 
 
@@ -104,36 +107,38 @@ def _step(rank: RankReport, mean: StepMean, width: int, *, several: bool) -> lis
     for name, ns, style, block in rows:
         cells = round(bar * ns / mean.window_ns) if mean.window_ns > 0 else 0
         share = format_share(ns, mean.window_ns)
-        table.add_row(Text(visible(name)), format_ns(ns), share, Text(block * cells, style=style))
+        table.add_row(Text(translated(visible(name))), format_ns(ns), share, Text(block * cells, style=style))
     hint = marker_hint(rank)
-    return [Text(head, style="bold"), table, *([Text(hint, style="dim")] if hint else [])]
+    return [Text(translated(head), style="bold"), table, *([Text(hint, style="dim")] if hint else [])]
 
 
 def _job(job: JobReport) -> list[RenderableType]:
-    table = Table(title="Ranks, the slowest first", title_justify="left", title_style="bold", box=None, padding=(0, 1))
+    table = Table(
+        title=say("Ranks, the slowest first"), title_justify="left", title_style="bold", box=None, padding=(0, 1)
+    )
     for name in HEAD:
-        table.add_column(name, justify="left" if name == HEAD[-1] else "right")
+        table.add_column(say(name), justify="left" if name == HEAD[-1] else "right")
     for row in job_rows(job):
-        table.add_row(*(Text(cell) for cell in row))
-    return [*(Text(line) for line in job_lines(job)), table]
+        table.add_row(*(Text(translated(cell)) for cell in row))
+    return [*(Text(translated(line)) for line in job_lines(job)), table]
 
 
 def _table(title: str, findings: list[Finding], *, several: bool) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1), pad_edge=False)
+    table = Table(title=say(title), title_justify="left", title_style="bold", box=None, padding=(0, 1), pad_edge=False)
     if several:
-        table.add_column("rank", justify="right", no_wrap=True)
-    table.add_column("code", no_wrap=True)
-    table.add_column("cause")
-    table.add_column("severity", no_wrap=True)
-    table.add_column("saving per step", justify="right")
+        table.add_column(say("rank"), justify="right", no_wrap=True)
+    table.add_column(say("code"), no_wrap=True)
+    table.add_column(say("cause"))
+    table.add_column(say("severity"), no_wrap=True)
+    table.add_column(say("saving per step"), justify="right")
     for finding in findings:
         severity = finding.severity
-        grade = Text(severity.value, style=_SEVERITY_STYLE[severity]) if severity else Text("")
+        grade = Text(say(severity.value), style=_SEVERITY_STYLE[severity]) if severity else Text("")
         cells: list[RenderableType] = [
             finding.code,
             Text(visible(finding.title)),
             grade,
-            saving_text(finding) or "not known",
+            saving_text(finding) or say("not known"),
         ]
         table.add_row(*([str(finding.rank)] if several else []), *cells)
     return table
@@ -141,6 +146,6 @@ def _table(title: str, findings: list[Finding], *, several: bool) -> Table:
 
 def _state(rank: RankReport) -> list[str]:
     state = rank.integrity
-    lines = [] if state.verdict == "complete" else [f"the recording is {state.verdict}"]
+    lines = [] if state.verdict == "complete" else [say("the recording is {}", translated(state.verdict))]
     lines += state.notes
-    return lines + [f"left out {dropped.count} records: {dropped.reason}" for dropped in state.dropped]
+    return lines + [say("left out {} records: {}", dropped.count, dropped.reason) for dropped in state.dropped]

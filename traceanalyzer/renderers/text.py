@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from traceanalyzer.renderers.messages import say, translated
 from traceanalyzer.results.analysis import Analysis, RankReport
 from traceanalyzer.results.answer import planned_course
 from traceanalyzer.results.finding import Finding
@@ -76,12 +77,13 @@ def cause_title(cause: str) -> str:
 def marker_hint(rank: RankReport) -> str:
     """Say how to name the steps where the recording does not; empty where it does."""
     if rank.steps.source is StepSource.INFERRED:
-        return (
-            f"The recording marks no steps: these {rank.steps.count} are a period found in the launches. If a range of "
-            "yours marks a training step, name it with --step-marker NAME."
+        return say(
+            "The recording marks no steps: these {} are a period found in the launches. If a range of "
+            "yours marks a training step, name it with --step-marker NAME.",
+            rank.steps.count,
         )
     if rank.steps.source is StepSource.NONE:
-        return (
+        return say(
             "The recording marks no steps, and none were found: all times are of the whole recording. If a range of "
             "yours marks a training step, name it with --step-marker NAME."
         )
@@ -94,12 +96,12 @@ def saving_text(finding: Finding) -> str:
     if saving.basis is Basis.NONE or (saving.likely is None and saving.high is None):
         return ""
     if saving.likely is None:
-        return f"up to {format_ns(saving.high)}"
+        return say("up to {}", format_ns(saving.high))
     if saving.low is None and saving.high is None:
         return format_ns(saving.likely)
     low = "?" if saving.low is None else format_ns(saving.low)
-    high = "more" if saving.high is None else format_ns(saving.high)
-    return f"{format_ns(saving.likely)} ({low} to {high})"
+    high = say("more") if saving.high is None else format_ns(saving.high)
+    return say("{} ({} to {})", format_ns(saving.likely), low, high)
 
 
 def plan_text(analysis: Analysis) -> str:
@@ -108,6 +110,6 @@ def plan_text(analysis: Analysis) -> str:
     if planned is None:
         return ""
     codes, steps_ns, limit = planned
-    order = ", then ".join(codes)
+    order = say(", then ").join(codes)
     course = " → ".join(format_ns(ns) for ns in steps_ns)
-    return f"Fix {order}: step {course} (replayed together); then {limit} is the limit."
+    return say("Fix {}: step {} (replayed together); then {} is the limit.", order, course, translated(limit))

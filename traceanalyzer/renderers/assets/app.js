@@ -2,11 +2,12 @@
  * Ties the embedded data, the canvas and the page together.
  */
 import { View, exactNs, shortNs } from "./scale.js";
-import { Model, firstEndingAfter } from "./model.js";
+import { Model, firstEndingAfter, idleLabel } from "./model.js";
 import { AXIS, MAX_ROWS, Palette, amount, depthAt, draw, layout, rowBox, search } from "./draw.js";
 import { listen } from "./input.js";
 import { Minimap } from "./minimap.js";
 import { offerTables } from "./tables.js";
+import { say } from "./words.js";
 
 /** The timeline of one page. */
 class Timeline {
@@ -154,7 +155,7 @@ class Timeline {
     this.select(null);
     const first = this.places.find((place) => tracks.includes(place.track.id) && place.track.kind !== "idle");
     if (first) this.reveal(first.top, first.height);
-    this.info.textContent = `Evidence: ${exactNs(end - start)} from ${exactNs(start)} to ${exactNs(end)}.`;
+    this.info.textContent = say("Evidence: {} from {} to {}.", exactNs(end - start), exactNs(start), exactNs(end));
     this.request();
   }
 
@@ -210,16 +211,16 @@ class Timeline {
       matches: this.matches,
     });
     this.minimap.paint(view);
-    this.status.textContent = `${shortNs(view.length)} of ${shortNs(view.max - view.min)} shown · ${this.exactness()}`;
+    this.status.textContent = `${say("{} of {} shown", shortNs(view.length), shortNs(view.max - view.min))} · ${this.exactness()}`;
     this.frames.push(performance.now() - begun);
     if (this.frames.length > 240) this.frames.shift();
   }
 
   exactness() {
     const { model, detail } = this;
-    if (!model.binned) return "every event is drawn";
-    if (detail) return `every event is drawn (${detail.why})`;
-    return `events shorter than ${shortNs(model.binned)} are merged with their neighbours`;
+    if (!model.binned) return say("every event is drawn");
+    if (detail) return say("every event is drawn ({})", detail.why);
+    return say("events shorter than {} are merged with their neighbours", shortNs(model.binned));
   }
 
   /**
@@ -286,8 +287,8 @@ class Timeline {
   /** @param {import("./model.js").Slice} slice */
   lines(slice) {
     const about = this.model.describe(slice);
-    const lines = [about.name, `${about.category} · ${exactNs(about.duration)}`, `starts at ${exactNs(about.start)}`];
-    if (about.merged > 1) lines.push(`stands for ${about.merged} short events; named after the longest`);
+    const lines = [about.name, `${about.category} · ${exactNs(about.duration)}`, say("starts at {}", exactNs(about.start))];
+    if (about.merged > 1) lines.push(say("stands for {} short events; named after the longest", about.merged));
     if (slice.track.kind === "idle") lines.push(...this.gapLines(slice));
     return lines;
   }
@@ -305,11 +306,11 @@ class Timeline {
     /** @type {Map<string, number>} */
     const sums = new Map();
     for (let i = first; i <= last; i++) {
-      const cause = this.model.category(row.pair[i]).replaceAll("_", " ");
+      const cause = idleLabel(this.model.category(row.pair[i]));
       sums.set(cause, (sums.get(cause) ?? 0) + row.end[i] - row.start[i]);
     }
     const parts = [...sums].sort((a, b) => b[1] - a[1]).map(([cause, ns]) => `  ${cause}: ${exactNs(ns)}`);
-    return [`whole gap: ${exactNs(row.end[last] - row.start[first])}`, ...parts];
+    return [say("whole gap: {}", exactNs(row.end[last] - row.start[first])), ...parts];
   }
 
   /**
@@ -320,7 +321,7 @@ class Timeline {
     const track = this.placeAt(y)?.track;
     if (!track?.time || !track.value) return [];
     const at = search(track.time, this.view.timeAt(x, this.frame.clientWidth)) - 1;
-    return at < 0 ? [] : [track.title, amount(track.value[at], track.unit), `from ${exactNs(track.time[at])}`];
+    return at < 0 ? [] : [track.title, amount(track.value[at], track.unit), say("from {}", exactNs(track.time[at]))];
   }
 
   /** @param {import("./model.js").Slice | null} slice */
@@ -333,7 +334,7 @@ class Timeline {
         for (const other of this.model.linked(about.link, this.detail ?? null)) {
           if (other.row === slice.row && other.index === slice.index) continue;
           const that = this.model.describe(other);
-          lines.push(`${other.track.kind === "stream" ? "started" : "launched by"} ${that.name}, at ${exactNs(that.start)}`);
+          lines.push(other.track.kind === "stream" ? say("started {}, at {}", that.name, exactNs(that.start)) : say("launched by {}, at {}", that.name, exactNs(that.start)));
         }
       }
       this.info.textContent = lines.join(" · ");
@@ -403,7 +404,7 @@ class Timeline {
     this.matches = null;
     let count = 0;
     if (wanted) {
-      const strings = this.model.strings.map((name) => name.toLowerCase().replaceAll("_", " "));
+      const strings = this.model.strings.map((name) => `${name} ${idleLabel(name)}`.toLowerCase().replaceAll("_", " "));
       const plain = wanted.replaceAll("_", " ");
       this.matches = new Set();
       for (let pair = 0; 2 * pair < this.model.pairs.length; pair++) {
@@ -415,7 +416,7 @@ class Timeline {
         for (const row of track.rows) for (const pair of row.pair) if (this.matches.has(pair)) count += 1;
       }
     }
-    this.found.textContent = wanted ? `${count.toLocaleString("en-US")} found; Enter for the next` : "";
+    this.found.textContent = wanted ? say("{} found; Enter for the next", count.toLocaleString("en-US")) : "";
     this.request();
     return count;
   }

@@ -3,6 +3,7 @@
  */
 import { View, shortNs, ticks } from "./scale.js";
 import { Model, firstEndingAfter, idleLabel } from "./model.js";
+import { say } from "./words.js";
 
 export const AXIS = 24;
 const HEADING = 20;
@@ -164,7 +165,7 @@ export function draw(context, scene) {
     const track = model.exact(place.track, scene.detail);
     if (track.time) drawCounter(context, scene, place, top);
     else track.rows.forEach((row, depth) => depth < MAX_ROWS && drawRow(context, scene, place, row, depth));
-    const deeper = track.rows.length > MAX_ROWS ? ` (${track.rows.length - MAX_ROWS} deeper rows not drawn)` : "";
+    const deeper = track.rows.length > MAX_ROWS ? say(" ({} deeper rows not drawn)", track.rows.length - MAX_ROWS) : "";
     heading(context, palette, place.track.title + deeper, top);
   }
   drawArrows(context, scene);
@@ -214,7 +215,7 @@ function drawRow(context, scene, place, row, depth) {
     context.fillStyle = palette.slice(kind, category, name);
     context.fillRect(left, y, drawn, box.height);
     if (right - left > 34) {
-      label(context, palette, kind === "idle" ? idleLabel(category) : name, Math.max(left, 0) + 4, right - 4, y, box.height);
+      label(context, palette, kind === "idle" ? idleLabel(category) : kind === "phases" ? say(name) : name, Math.max(left, 0) + 4, right - 4, y, box.height);
     }
     context.globalAlpha = 1;
     if (selected && selected.row === row && selected.index === i) {
@@ -290,7 +291,7 @@ function drawCounter(context, scene, place, top) {
   context.fill();
   context.fillStyle = palette.soft;
   context.textAlign = "right";
-  context.fillText(`max ${amount(high, unit)}`, width - 8, top + HEADING / 2);
+  context.fillText(say("max {}", amount(high, unit)), width - 8, top + HEADING / 2);
   context.textAlign = "left";
 }
 

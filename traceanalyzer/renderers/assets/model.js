@@ -1,6 +1,7 @@
 /**
  * The embedded timeline as typed arrays, one row per depth, ready for binary search.
  */
+import { say } from "./words.js";
 
 /**
  * @typedef {object} Row slices of one depth: sorted by start, never overlapping
@@ -114,7 +115,7 @@ export class Model {
     const category = this.category(row.pair[index]);
     return {
       name: track.kind === "idle" ? idleLabel(category) : this.name(row.pair[index]),
-      category: track.kind === "idle" ? `GPU idle, phase ${this.name(row.pair[index])}` : category,
+      category: track.kind === "idle" ? say("GPU idle, phase {}", say(this.name(row.pair[index]))) : say(category),
       start: row.start[index],
       duration: row.end[index] - row.start[index],
       merged: row.merged[index],
@@ -125,7 +126,7 @@ export class Model {
 
 /** @param {string} cause */
 export function idleLabel(cause) {
-  return cause.replaceAll("_", " ");
+  return say(cause.replaceAll("_", " "));
 }
 
 /**

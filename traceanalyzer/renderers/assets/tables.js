@@ -1,6 +1,7 @@
 /**
  * Tables to take away: as a CSV file, or onto the clipboard. Numbers go out exact, in the unit their heading then names.
  */
+import { say } from "./words.js";
 
 const CSV_UNITS = { ns: "ns", bytes: "bytes", share: "fraction" };
 
@@ -55,26 +56,26 @@ export function offerTables() {
     bar.className = "save";
     const copy = document.createElement("button");
     copy.type = "button";
-    copy.textContent = "Copy";
-    copy.setAttribute("aria-label", `Copy table: ${caption}`);
+    copy.textContent = say("Copy");
+    copy.setAttribute("aria-label", say("Copy table: {}", caption));
     copy.addEventListener("click", async () => {
       const text = exactRows(table).map((row) => row.join("\t")).join("\n");
       try {
         await navigator.clipboard.writeText(text);
-        copy.textContent = "Copied";
+        copy.textContent = say("Copied");
       } catch {
-        copy.textContent = "The browser refused";
+        copy.textContent = say("The browser refused");
       }
-      setTimeout(() => (copy.textContent = "Copy"), 1500);
+      setTimeout(() => (copy.textContent = say("Copy")), 1500);
     });
     const save = document.createElement("button");
     save.type = "button";
     save.textContent = "CSV";
-    save.setAttribute("aria-label", `Save table as CSV: ${caption}`);
+    save.setAttribute("aria-label", say("Save table as CSV: {}", caption));
     save.addEventListener("click", () => {
       const link = document.createElement("a");
       link.href = URL.createObjectURL(new Blob([tableCsv(table)], { type: "text/csv" }));
-      link.download = `${caption.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "")}.csv`;
+      link.download = `${caption.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "")}.csv`;
       link.click();
       setTimeout(() => URL.revokeObjectURL(link.href), 1000);
     });

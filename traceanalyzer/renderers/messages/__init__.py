@@ -1,7 +1,9 @@
 """What the reports say in another language: one catalogue per language, English itself being the key.
 
-A key is an English sentence with ``{}`` where a value stands; its translation may number the values (``{1}``) to put
-them into its own order. Reports ask for their own sentences with ``say``. The sentences of findings come from a
+A key is an English sentence with ``{}`` where a value stands (``{n}``: a whole number, ``{w}``: no space); its
+translation may number the values (``{1}``) to put them into its own order. Reports ask for their own sentences with
+``say``, and ``page`` translates a finished HTML page.
+The sentences of findings come from a
 document that holds them as finished English text, so ``translated`` finds the key a text was made from; that way a
 document of any age can be shown in any language, and documents stay the same in all of them.
 """
@@ -28,6 +30,9 @@ LANGUAGES = ("en", "zh")
 _FRAGMENT = 16
 _SENTENCE_END = re.compile(r"(?<=[.!?])(?= )")
 _LIST = re.compile(r"(?:, |; )(?![^(]*\))")
+_HOLE, _NARROW = re.compile(r"\{[nw]?\}"), {"{n}": r"(\d[\d,]*)", "{w}": r"(\S+)"}
+_AMOUNT = r"[≤≈+-]? ?\d[\d.,]*(?:e-?\d+)?(?: ?(?:ns|µs|ms|s|%|B|[KMGT]iB))?"
+_MEASURED = re.compile(rf"(.*[^\W\d].*?)(:?) ({_AMOUNT}(?:, {_AMOUNT})*)")
 # a value, which goes on past the end of a sentence only where it stands behind one: text added to a message
 _VALUE, _ADDED = r"((?:(?!\. [A-Z]).)*?)", r"(.*?)"
 # Chinese is set with a space beside Latin letters and digits
@@ -56,13 +61,13 @@ def language() -> str:
 
 def say(template: str, *values: Any) -> str:
     """Put values into a sentence of the report, in the language spoken; an unknown sentence stays English."""
-    known = catalogue(language()).sentences.get(template, template) if language() != "en" else template
+    known = template if language() == "en" else catalogue(language()).lookup(template) or template
     return known.format(*values)
 
 
 def say_markup(template: str, *values: Any) -> Markup:
     """As ``say``, for a sentence with HTML in it; the values are escaped."""
-    known = catalogue(language()).sentences.get(template, template) if language() != "en" else template
+    known = template if language() == "en" else catalogue(language()).lookup(template) or template
     return Markup(known).format(*values)
 
 
@@ -78,7 +83,7 @@ def catalogue(name: str) -> Catalogue:
         return Catalogue({})
     text = files("traceanalyzer.renderers").joinpath("messages", f"{name}.toml").read_text(encoding="utf-8")
     sections: dict[str, dict[str, str]] = tomllib.loads(text)
-    return Catalogue({key: value for section in sections.values() for key, value in section.items()})
+    return Catalogue(sections)
 
 
 class Catalogue:
@@ -88,32 +93,45 @@ class Catalogue:
         sentences: Translation by English key.
     """
 
-    def __init__(self, sentences: dict[str, str]) -> None:
-        self.sentences = sentences
+    def __init__(self, sections: dict[str, dict[str, str]]) -> None:
+        self._sections = sections
+        self.sentences = {key: value for section in sections.values() for key, value in section.items()}
+        sentences = self.sentences
         keyed = sorted(((_letters(key), key) for key in sentences), reverse=True)
-        self._long = [_Pattern(key, sentences[key]) for size, key in keyed if size >= _FRAGMENT and "{}" in key]
-        self._short = [_Pattern(key, sentences[key]) for size, key in keyed if size < _FRAGMENT and "{}" in key]
+        self._long = [_Pattern(key, sentences[key]) for size, key in keyed if size >= _FRAGMENT and _HOLE.search(key)]
+        self._short = [_Pattern(key, sentences[key]) for size, key in keyed if size < _FRAGMENT and _HOLE.search(key)]
         self._known: dict[str, str | None] = {}
+
+    def lookup(self, key: str) -> str | None:
+        """Return the entry of a key, whatever the case of its first letter."""
+        return self.sentences.get(key) or self.sentences.get(_other_case(key))
+
+    def section(self, name: str) -> list[str]:
+        """Return the keys of one section."""
+        return list(self._sections[name])
 
     def translate(self, text: str) -> str:
         """Translate a text sentence by sentence; unknown parts stay as they are."""
-        found = self._find(text)
+        found = self.find(text)
         return found if found is not None else text
 
-    def _find(self, text: str) -> str | None:
+    def find(self, text: str) -> str | None:
         """Translate a whole text, or return None where no key fits."""
-        if text in self.sentences:
-            return self.sentences[text]
+        known = self.lookup(text)
+        if known is not None:
+            return known
         if text not in self._known:
             # before the search: a hole that is the whole text again must not recurse for ever
             self._known[text] = None
             self._known[text] = (
                 self._match(text, self._long)
+                # a sentence that is added to another brings the space between them
+                or (self._match(text.lstrip(), self._long) if text.startswith(" ") else None)
                 or self._in_sentences(text)
                 or self._match(text, self._short)
+                or self._measured(text)
                 or self._in_list(text)
-                # a sentence that is added to another brings the space between them
-                or (self._find(text.lstrip()) if text.startswith(" ") else None)
+                or (self.find(text.lstrip()) if text.startswith(" ") else None)
             )
         return self._known[text]
 
@@ -128,16 +146,22 @@ class Catalogue:
         """Translate sentences one after the other, trying to take as many as possible as one."""
         ends = [match.start() for match in _SENTENCE_END.finditer(text)]
         for end in reversed(ends):
-            head = self._find(text[:end])
+            head = self.find(text[:end])
             if head is not None:
                 # a sentence that is added to another begins with the space between them
-                rest = self._find(text[end:]) or self._find(text[end:].lstrip()) or text[end:]
+                rest = self.find(text[end:]) or self.find(text[end:].lstrip()) or text[end:]
                 return head + rest
         return None
 
+    def _measured(self, text: str) -> str | None:
+        """Translate words with what was measured behind them: ``launch latency 12 µs``."""
+        match = _MEASURED.fullmatch(text)
+        found = self.find(match[1]) if match else None
+        return None if match is None or found is None else f"{found}{'：' if match[2] else ' '}{match[3]}"
+
     def _in_list(self, text: str) -> str | None:
         parts = _LIST.split(text)
-        found = [self._find(part) for part in parts] if len(parts) > 1 else []
+        found = [self.find(part) for part in parts] if len(parts) > 1 else []
         if not any(found):
             return None
         between = "；" if "; " in text else "、"
@@ -149,7 +173,8 @@ class _Pattern:
 
     def __init__(self, key: str, translation: str) -> None:
         self.translation = translation
-        self._parts = key.split("{}")
+        self._parts = _HOLE.split(key)
+        self._holes = _HOLE.findall(key)
         self._expression: re.Pattern[str] | None = None
 
     def values(self, text: str) -> tuple[str, ...] | None:
@@ -166,7 +191,9 @@ class _Pattern:
         written = ""
         before = ""
         for number, part in enumerate(self._parts):
-            if number:
+            if number and self._holes[number - 1] in _NARROW:
+                written += _NARROW[self._holes[number - 1]]
+            elif number:
                 written += _ADDED if before.rstrip().endswith(".") else _VALUE
             # the point of "2.26 s" ends no sentence
             written += re.escape(part) + (r"(?!\d)" if part.endswith(".") else "")
@@ -174,8 +201,13 @@ class _Pattern:
         return written
 
 
+def _other_case(text: str) -> str:
+    """Swap the case of the first letter: a heading and the same words inside a sentence share one entry."""
+    return text[:1].swapcase() + text[1:]
+
+
 def _letters(key: str) -> int:
-    return len(key.replace("{}", ""))
+    return len(_HOLE.sub("", key))
 
 
 def in_language(analysis: Analysis) -> Analysis:
