@@ -64,14 +64,14 @@ def test_wheel_zooms_around_the_pointer_once_the_timeline_has_the_focus(open_rep
     page = opened.page
     whole = length(opened)
     page.locator("#timeline").scroll_into_view_if_needed()
-    box = page.locator("#timeline canvas").bounding_box()
+    box = page.locator("#timeline [data-part=canvas]").bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + box["width"] / 4, box["y"] + 12)
     page.mouse.wheel(0, -100)
     assert length(opened) == whole  # the page scrolls, the timeline stays
     page.locator("#timeline").scroll_into_view_if_needed()
     page.focus("#timeline [data-part=frame]")
-    box = page.locator("#timeline canvas").bounding_box()
+    box = page.locator("#timeline [data-part=canvas]").bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + box["width"] / 4, box["y"] + 12)
     page.mouse.wheel(0, -60)
@@ -103,7 +103,7 @@ def test_dragging_moves_the_window(open_report: Open) -> None:
     page = opened.page
     page.evaluate("traceTimeline.setView(100e6, 200e6)")
     page.locator("#timeline").scroll_into_view_if_needed()
-    box = page.locator("#timeline canvas").bounding_box()
+    box = page.locator("#timeline [data-part=canvas]").bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + 600, box["y"] + 60)
     page.mouse.down()
@@ -113,6 +113,31 @@ def test_dragging_moves_the_window(open_report: Open) -> None:
     assert now["start"] == pytest.approx(110e6, rel=1e-6)
     assert now["end"] == pytest.approx(210e6, rel=1e-6)
     sound(opened)
+
+
+def test_the_strip_above_the_timeline_moves_its_window_and_shows_the_whole_again(open_report: Open) -> None:
+    page = open_report(sample_analysis()).page
+    strip = page.locator("[data-part=minimap]")
+    strip.scroll_into_view_if_needed()
+    box = strip.bounding_box()
+    assert box is not None
+    whole = page.evaluate("traceTimeline.view()")
+    length = whole["end"] - whole["start"]
+    page.evaluate(f"traceTimeline.setView({whole['start']}, {whole['start'] + length / 10})")
+    page.mouse.click(box["x"] + 0.75 * box["width"], box["y"] + 10)
+    moved = page.evaluate("traceTimeline.view()")
+    # pressed outside the window: its middle comes there, its length stays
+    assert (moved["start"] + moved["end"]) / 2 - whole["start"] == pytest.approx(0.75 * length, abs=length / 200)
+    assert moved["end"] - moved["start"] == pytest.approx(length / 10)
+    # taken hold of inside, it moves by as much as the pointer does
+    page.mouse.move(box["x"] + 0.72 * box["width"], box["y"] + 10)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.22 * box["width"], box["y"] + 10, steps=4)
+    page.mouse.up()
+    dragged = page.evaluate("traceTimeline.view()")
+    assert moved["start"] - dragged["start"] == pytest.approx(length / 2, abs=length / 200)
+    page.mouse.dblclick(box["x"] + 0.5 * box["width"], box["y"] + 10)
+    assert page.evaluate("traceTimeline.view()") == whole
 
 
 def test_clicking_evidence_moves_the_timeline_to_it_and_marks_it(open_report: Open) -> None:
@@ -157,7 +182,7 @@ def test_hovering_a_gap_says_its_cause_to_the_nanosecond(open_report: Open) -> N
     page.locator("#timeline").scroll_into_view_if_needed()
     place = next(t for t in page.evaluate("traceTimeline.tracks()") if t["id"] == "idle:0")
     page.evaluate("([start, end]) => traceTimeline.setView(start, end)", [wait.start_ns, wait.end_ns])
-    box = page.locator("#timeline canvas").bounding_box()
+    box = page.locator("#timeline [data-part=canvas]").bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + place["top"] + 28)
     tip = page.locator("#timeline [data-part=tip]")
@@ -199,7 +224,7 @@ def test_reads_without_javascript(open_report: Open) -> None:
         "sm90_xmma_fprop_implicit_gemm_f16f16_f16f32",
     ):
         assert expected in text
-    assert opened.page.locator("#timeline canvas").is_hidden()
+    assert opened.page.locator("#timeline [data-part=canvas]").is_hidden()
     assert opened.requests == []
 
 

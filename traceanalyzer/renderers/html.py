@@ -27,7 +27,7 @@ from traceanalyzer.results.vocabulary import FindingKind, Status
 from traceanalyzer.units import format_bytes, format_ns, format_share
 
 # each module may use only those before it; the last one starts everything
-SCRIPTS = ("words.js", "scale.js", "model.js", "draw.js", "input.js", "tables.js", "app.js")
+SCRIPTS = ("words.js", "scale.js", "model.js", "draw.js", "input.js", "minimap.js", "tables.js", "app.js")
 MAX_STEP_ROWS = 400
 
 

@@ -5,6 +5,7 @@ import { View, exactNs, shortNs } from "./scale.js";
 import { Model, firstEndingAfter, idleLabel } from "./model.js";
 import { AXIS, MAX_ROWS, Palette, amount, depthAt, draw, layout, rowBox, search } from "./draw.js";
 import { listen } from "./input.js";
+import { Minimap } from "./minimap.js";
 import { offerTables } from "./tables.js";
 import { say } from "./words.js";
 
@@ -33,6 +34,11 @@ class Timeline {
     this.pending = false;
     /** @type {number[]} */
     this.frames = [];
+    this.minimap = new Minimap(
+      /** @type {HTMLCanvasElement} */ (part("minimap")),
+      () => this.view,
+      () => this.request(),
+    );
     this.show(payloads[0].rank);
     this.wire(part);
   }
@@ -77,6 +83,7 @@ class Timeline {
     new ResizeObserver(() => this.resize()).observe(this.frame);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
       this.palette = new Palette();
+      this.minimap.show(this.model, this.palette);
       this.request();
     });
     const middle = () => (this.view.start + this.view.end) / 2;
@@ -173,6 +180,7 @@ class Timeline {
     this.canvas.style.height = `${height}px`;
     this.spacer.style.height = `${Math.max(this.tall - height, 0)}px`;
     this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    this.minimap.show(this.model, this.palette);
     this.paint();
   }
 
@@ -202,6 +210,7 @@ class Timeline {
       highlight: this.highlight,
       matches: this.matches,
     });
+    this.minimap.paint(view);
     this.status.textContent = `${say("{} of {} shown", shortNs(view.length), shortNs(view.max - view.min))} · ${this.exactness()}`;
     this.frames.push(performance.now() - begun);
     if (this.frames.length > 240) this.frames.shift();
