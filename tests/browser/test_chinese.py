@@ -24,7 +24,7 @@ def test_what_the_script_writes_is_chinese(open_report: Open, tmp_path: Path) ->
     titles = page.evaluate("traceTimeline.tracks().map((track) => track.title)")
     assert [title for title in titles if not CHINESE.search(title)] == []
     assert page.evaluate("traceTimeline.search('等待输入')") > 0
-    assert {button.inner_text() for button in page.locator(".save button").all()} == {"复制", "CSV"}
+    assert {button.text_content() for button in page.locator(".save button").all()} == {"复制", "CSV"}
     # text of figures is text, so the page's font with Chinese characters shows it
     assert page.locator("figure svg text", has_text="每步时间").count() == 1
     picture = page.screenshot(path=str(tmp_path / "chinese.png"))

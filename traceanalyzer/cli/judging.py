@@ -196,12 +196,13 @@ def _show(comparison: Comparison, written: list[Path]) -> None:
 
     from traceanalyzer.cli.console import Terminal
     from traceanalyzer.renderers.comparison_terminal import print_comparison
+    from traceanalyzer.renderers.messages import say
     from traceanalyzer.renderers.text import visible
 
     console = Terminal(highlight=False)
     print_comparison(comparison, console)
     if written:
-        console.print(Text("\nReports: " + ", ".join(visible(str(path)) for path in written)), soft_wrap=True)
+        console.print(Text(say("\nReports: ") + ", ".join(visible(str(path)) for path in written)), soft_wrap=True)
 
 
 def _html(comparison: Comparison, request: Request, load: LoadOptions) -> str:

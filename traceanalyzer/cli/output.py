@@ -141,13 +141,14 @@ def show(analysis: Analysis, written: Sequence[Path], timings: Mapping[str, floa
     from rich.text import Text
 
     from traceanalyzer.cli.console import Terminal
+    from traceanalyzer.renderers.messages import say
     from traceanalyzer.renderers.terminal import print_summary
     from traceanalyzer.renderers.text import visible
 
     console = Terminal(highlight=False)
     print_summary(analysis, console)
     if written:
-        console.print(Text("\nReports: " + ", ".join(visible(str(path)) for path in written)), soft_wrap=True)
+        console.print(Text(say("\nReports: ") + ", ".join(visible(str(path)) for path in written)), soft_wrap=True)
     if timings:
         console.print(Text("Seconds: " + ", ".join(f"{stage} {spent:.2f}" for stage, spent in timings.items())))
 

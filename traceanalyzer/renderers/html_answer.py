@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from traceanalyzer.renderers.html_view import Bar, chosen_windows, is_episodic, left_out
+from traceanalyzer.renderers.messages import say
 from traceanalyzer.renderers.text import visible
 from traceanalyzer.results.analysis import Analysis, RankReport
 from traceanalyzer.results.answer import answer, firing, part_of, silence
@@ -233,8 +234,12 @@ def _locations(finding: Finding) -> tuple[str, ...]:
 
 def spot(where: str) -> str:
     """Say what kind of place it is where that is not plain to see: a range's name looks like any word."""
-    is_plain = code_place(where) is not None or where.startswith("phase ") or any(mark in where for mark in "./(:#")
-    return where if is_plain else f"range {where}"
+    is_plain = (
+        code_place(where) is not None
+        or where.startswith(("phase ", say("phase {}", "")))
+        or any(mark in where for mark in "./(:#")
+    )
+    return where if is_plain else say("range {}", where)
 
 
 def _place(evidence: Evidence) -> str:
