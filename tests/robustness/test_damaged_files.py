@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.robustness.answers import CommandLine
 from tests.shared_data import ROOT, shared, shared_files
 from tests.tools.make_answers import table
+from traceanalyzer import cli
 
 pytestmark = pytest.mark.shared
 
@@ -74,3 +77,44 @@ def test_the_page_of_answers_is_up_to_date() -> None:
     if not shared_files("bad_inputs/*"):
         pytest.skip("the damaged files are not beside the checkout")
     assert (ROOT / "tests/robustness/README.md").read_text() == table()
+
+
+COMMANDS: dict[str, list[str]] = {
+    "analyze": [
+        "analyze",
+        "FILE",
+        "--html",
+        "a.html",
+        "--markdown",
+        "a.md",
+        "--perfetto",
+        "p.json",
+        "--sarif",
+        "a.sarif",
+    ],
+    "report": ["report", "FILE"],
+    "compare": ["compare", "FILE", "FILE"],
+    "redact": ["redact", "FILE", "-o", "copy"],
+    "baseline update": ["baseline", "update", "baseline.json", "FILE"],
+    "baseline check": ["baseline", "check", "baseline.json", "FILE"],
+    "trend": ["trend", "FILE", "FILE"],
+    "explain": ["explain", "FILE"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_answers_every_damaged_file_or_refuses_it_on_one_line(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number, name in enumerate(ANSWERS.keys() | REFUSALS.keys()):
+        file = shared(f"bad_inputs/{name}")
+        swap = {"FILE": str(file), "copy": f"copy-{number}.json"}
+        code = cli.main([swap.get(word, word) for word in COMMANDS[command]])
+        error = capsys.readouterr().err
+        assert code in (0, 2), name
+        assert error.count("\n") == (1 if code == 2 else 0), (name, error)
+        assert code == 0 or error.startswith("traceanalyzer: "), (name, error)
+        # what is a recording with events is never refused by the commands that read recordings
+        if command in ("analyze", "redact", "baseline update", "compare"):
+            assert (code == 2) == (name in REFUSALS and command != "redact"), name

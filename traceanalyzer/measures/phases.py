@@ -24,6 +24,8 @@ STICKY = 1024  # validate, checkpoint, log: what is inside keeps this phase
 
 TraitArray = npt.NDArray[np.int16]
 
+_BLOCK = 1 << 16  # names looked at at a time
+
 _LOADER = re.compile(r"enumerate\(DataLoader\)#|DataLoaderIter\.__next__")
 _LOADER_FRAME = re.compile(r"torch[/\\]utils[/\\]data[/\\]dataloader\.py\(\d+\): __next__")
 _OPTIMIZER = re.compile(r"Optimizer\.(?:step|zero_grad)#")
@@ -89,9 +91,12 @@ def slice_traits(trace: Trace) -> TraitArray:
     table = np.zeros((len(SliceKind), width), dtype=np.int16)
     used = np.zeros((len(SliceKind), width), dtype=np.bool_)
     used[slices.kind, slices.name] = True
-    for kind, code in np.argwhere(used):
-        name = trace.names[code] if code < len(trace.names) else ""
-        table[kind, code] = _traits(SliceKind(kind), name)
+    for kind in SliceKind:
+        codes = np.flatnonzero(used[kind])
+        # block by block: as Python's numbers, millions of codes would take more than the names themselves
+        for block in np.split(codes, range(_BLOCK, len(codes), _BLOCK)):
+            found = [_traits(kind, trace.names[code] if code < width - 1 else "") for code in block.tolist()]
+            table[kind, block] = np.array(found, dtype=np.int16)
     traits = table[slices.kind, slices.name]
     traits[in_library_domain(trace)] = OPERATOR
     return traits
