@@ -27,7 +27,7 @@ _NAME = re.compile(
     r"`[^`]*`|--[a-z-]+(?:=[\w-]+)?|[\w.]*[A-Za-z0-9][_./:=#@<>\[\]\\{}|][^\s，。；、：（）]*"
     r"|\b[A-Z]?[a-z]+[A-Z]\w*|\w*\d\w*"
 )
-_CALL = re.compile(r"[\w.]+\([^()]*\)")
+_CALL = re.compile(r"[\w.]+\([^()]*\)|\w+(?=，位于 \S+:\d)")  # also a function in a stack, before its file and line
 _WORD = re.compile(r"[A-Za-z]{2,}")
 
 

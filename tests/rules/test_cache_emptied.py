@@ -19,6 +19,7 @@ def emptying(
     mallocs: int = 5,
     failed_before: bool = False,
     call_us: float = 100,
+    then_us: float = 500,
 ) -> Measures:
     """A step that begins with frees, allocates again, then works until the next step."""
 
@@ -33,7 +34,7 @@ def emptying(
         for _ in range(frees):
             b.call("cudaFree", t, t + call_us)
             t += call_us
-        t += 500
+        t += then_us
         for _ in range(mallocs):
             b.call("cudaMalloc", t, t + call_us)
             t += call_us
@@ -102,3 +103,9 @@ def test_frees_right_after_a_failed_allocation_are_a_retry() -> None:
 def test_a_healthy_loop_and_an_empty_recording_do_not_fire() -> None:
     assert judge(rule, healthy()).status is Status.PASS
     assert judge(rule, empty()).status is Status.NOT_APPLICABLE
+
+
+@pytest.mark.parametrize(("then_us", "status"), [(15, Status.PASS), (255, Status.FAIL)])
+def test_frees_right_before_an_allocation_are_the_allocator_trying_again(then_us: float, status: Status) -> None:
+    # 15 µs under a memory cap and 255 µs after empty_cache(), both on a profiled H200
+    assert judge(rule, emptying(then_us=then_us)).status is status

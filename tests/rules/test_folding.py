@@ -90,3 +90,17 @@ def test_every_pair_that_fires_together_was_reviewed_and_no_two_faults_do() -> N
         faults = [other for other in firing if kinds[other] is FindingKind.FAULT]
         assert len(faults) == (kinds[code] is FindingKind.FAULT), code
         assert code in firing or any(row.consequence == code and row.cause in firing for row in FOLDS)
+
+
+@pytest.mark.parametrize(("bursts", "retries", "status"), [(3, 3, Status.PASS), (5, 3, Status.FAIL)])
+def test_an_emptied_cache_is_explained_by_as_many_retries(bursts: int, retries: int, status: Status) -> None:
+    found = fold([finding("TA402", bursts=bursts), finding("TA403", retries=retries)])
+    assert [f.status for f in found] == [status, Status.FAIL]
+
+
+@pytest.mark.parametrize(("for_pieces", "status"), [(3, Status.PASS), (0, Status.FAIL)])
+def test_retries_are_explained_by_pieces_only_where_an_allocation_failed_for_them(
+    for_pieces: int, status: Status
+) -> None:
+    found = fold([finding("TA403", retries=3), finding("TA404", failed_for_pieces=for_pieces)])
+    assert [f.status for f in found] == [status, Status.FAIL]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+import pickle
+
 import pytest
 
+import traceanalyzer
 from tests.shared_data import shared
 from tests.tools.score_labels import GIVEN, LABELLED, Label, Score, labels, score, score_one, totals
 from traceanalyzer.results.vocabulary import FindingKind
@@ -77,3 +81,37 @@ def test_a_score_counts_what_it_says() -> None:
 def test_recordings_are_small() -> None:
     for path in LABELLED.rglob("*.gz"):
         assert path.stat().st_size <= 2 * MIB, path
+
+
+def _counted(name: str) -> dict[str, int]:
+    """The allocator's own counters, from the bare pickle."""
+    with gzip.open(LABELLED / name / "memory_snapshot.pickle.gz") as file:
+        counters: dict[str, int] = pickle.load(file)["device_counters"][0]
+    return counters
+
+
+def test_retries_under_a_memory_cap_are_counted_and_the_cap_is_named() -> None:
+    assert (_counted("memory-cap")["num_alloc_retries"], _counted("memory-cap")["limit_bytes"]) == (16, 19_303_628_800)
+    (finding,) = [f for f in traceanalyzer.analyze(LABELLED / "memory-cap").findings if f.code == "TA403"]
+    assert finding.observed["retries_since_start"] == 16
+    assert finding.observed["limit_bytes"] == 19_303_628_800
+    # three of them in the history, one a recorded step
+    assert finding.message.startswith("3 times an allocation fitted only after everything cached was given back")
+    assert "counts 13 more" in finding.message
+    assert "at most 18.0 GiB of the device's 140 GiB" in finding.message
+
+
+def test_memory_in_pieces_under_a_cap_would_have_been_enough() -> None:
+    counted = _counted("fragmentation")
+    assert (counted["num_alloc_retries"], counted["num_ooms"]) == (18, 18)
+    document = traceanalyzer.analyze(LABELLED / "fragmentation")
+    (finding,) = [f for f in document.findings if f.code == "TA404"]
+    assert finding.observed["failed_for_pieces"] == 3
+    memory = document.ranks[0].memory
+    assert memory is not None
+    for error in memory.devices[0].oom_events:
+        # without holes it fits below the cap; with them it does not
+        assert (
+            error.active_bytes + error.asked_bytes <= counted["limit_bytes"] < error.reserved_bytes + error.asked_bytes
+        )
+        assert "in pieces too small" in error.reason

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -89,7 +90,13 @@ PAGEABLE = copies(
     lambda trace: (trace.activities.host_memory == MemoryKind.PAGEABLE) & (trace.activities.size_bytes > STAGED)
 )
 
+
 # of every labelled recording with a fault: its code, and what makes the recording one without the fault
+def forgotten(trace: Trace) -> Trace:
+    """Without the driver's frees and allocations, and without the snapshot that says why they were made."""
+    return replace(FREED(trace), snapshot=None)
+
+
 HIDDEN: dict[str, tuple[str, Mutation]] = {
     "single-process-loader": ("TA101", LOADER),
     "nsys-single-process-loader": ("TA101", LOADER),
@@ -105,6 +112,8 @@ HIDDEN: dict[str, tuple[str, Mutation]] = {
         copies(lambda trace: (trace.activities.size_bytes >= 0) & (trace.activities.size_bytes <= STAGED)),
     ),
     "empty-cache": ("TA402", FREED),
+    "memory-cap": ("TA403", forgotten),
+    "fragmentation": ("TA404", forgotten),
     "nsys-empty-cache": ("TA402", FREED),
     "print-tensor": ("TA501", whole(r"^aten::(item|_local_scalar_dense|is_nonzero|_to_copy|nonzero)$")),
     "amp-off": ("TA601", kernels(r"f32f32|cf32|sgemm|[dw]grad2d|wgrad_alg|fft2d|conv2d_grouped|ffma|simt|nchw|nhwc")),

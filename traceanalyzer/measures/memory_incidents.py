@@ -78,8 +78,18 @@ def find_retries(snapshot: MemorySnapshot, history: DeviceHistory, sites: Sites,
     return found
 
 
-def find_ooms(snapshot: MemorySnapshot, history: DeviceHistory, sites: Sites, shift: Shift) -> list[OutOfMemory]:
-    """Take every out-of-memory error apart: what was asked, what was free, and why it did not fit."""
+def find_ooms(
+    snapshot: MemorySnapshot, history: DeviceHistory, sites: Sites, shift: Shift, limit_bytes: int | None = None
+) -> list[OutOfMemory]:
+    """Take every out-of-memory error apart: what was asked, what was free, and why it did not fit.
+
+    Args:
+        snapshot: The snapshot.
+        history: One device's history.
+        sites: Names call sites.
+        shift: Brings times onto the recording's clock.
+        limit_bytes: What the process may take from the driver, where that is known.
+    """
     events = history.events
     made = []
     for row in np.flatnonzero(events.action == MemoryAction.OOM).tolist():
@@ -88,7 +98,11 @@ def find_ooms(snapshot: MemorySnapshot, history: DeviceHistory, sites: Sites, sh
         free = reserved - active
         stretches = free_blocks(snapshot, history, row)
         largest = None if stretches is None else int(stretches[0]) if len(stretches) else 0
-        reason, advice = explain_oom(asked, None if said < 0 else said, active, free, largest)
+        left = None if said < 0 else said
+        if limit_bytes is not None:
+            below = max(limit_bytes - reserved, 0)
+            left = below if left is None else min(left, below)
+        reason, advice = explain_oom(asked, left, active, free, largest)
         made.append(
             OutOfMemory(
                 time_ns=shift(events.time_ns[row]),
@@ -101,6 +115,7 @@ def find_ooms(snapshot: MemorySnapshot, history: DeviceHistory, sites: Sites, sh
                 reason=reason,
                 advice=advice,
                 where=sites.of(int(events.stack[row]))[0],
+                fits_joined=left is not None and left < asked <= left + free,
             )
         )
     return made
@@ -111,7 +126,7 @@ def explain_oom(asked: int, device_free: int | None, active: int, free: int, lar
 
     Args:
         asked: Size asked for.
-        device_free: What the driver had left, or None.
+        device_free: What the driver, or a known limit on the process, had left, or None.
         active: In use in the allocator.
         free: Reserved and free.
         largest: Largest free stretch, or None.
@@ -125,7 +140,7 @@ def explain_oom(asked: int, device_free: int | None, active: int, free: int, lar
     if free + (device_free or 0) >= asked:
         piece = f"; the largest free stretch was {format_bytes(largest)}" if largest is not None else ""
         return (
-            f"{format_bytes(free)} were reserved and free, but in pieces too small for {format_bytes(asked)}{piece}",
+            f"the {format_bytes(free)} reserved and free lie in pieces too small for {format_bytes(asked)}{piece}",
             "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, so that free pieces can be joined",
         )
     return (

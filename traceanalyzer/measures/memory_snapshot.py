@@ -189,8 +189,8 @@ def _device(
     at_peak, at_end = history.lifetimes.alive(peak - 1), history.lifetimes.alive(len(events) - 1)
     reserved, active = int(history.reserved_bytes[peak]), int(history.active_bytes[peak])
     retries = find_retries(snapshot, history, sites, shift)
-    ooms = find_ooms(snapshot, history, sites, shift)
     counters = snapshot.counters.get(history.device_id, {})
+    ooms = find_ooms(snapshot, history, sites, shift, counters.get("limit_bytes"))
     mine = snapshot.segments.device[snapshot.blocks.segment] == history.device_id
     free = snapshot.blocks.size_bytes[mine & (snapshot.blocks.state == BlockState.FREE)]
     lives = history.lifetimes
@@ -215,6 +215,7 @@ def _device(
         ooms=len(ooms),
         retries_since_start=counters.get("num_alloc_retries"),
         ooms_since_start=counters.get("num_ooms"),
+        limit_bytes=counters.get("limit_bytes"),
         curve=_curve(history, shift),
         groups=groups,
         map=drawn,

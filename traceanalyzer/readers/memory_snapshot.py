@@ -42,7 +42,7 @@ _STATES = {
 }
 _FRAME_PARTS = itemgetter("name", "filename", "line")
 _HOST_TYPES = frozenset({"host", "pinned"})
-COUNTERS = ("num_alloc_retries", "num_ooms", "total_memory_bytes")
+COUNTERS = ("num_alloc_retries", "num_ooms", "total_memory_bytes", "limit_bytes")
 
 
 def sniff(path: Path, head: bytes) -> bool:

@@ -94,6 +94,7 @@ class OutOfMemory(msgspec.Struct, frozen=True, kw_only=True):
         reason: Why it did not fit.
         advice: Which change would have helped.
         where: Call site that asked.
+        fits_joined: Whether it would have fitted if the free memory lay in one piece.
     """
 
     time_ns: int | None
@@ -106,6 +107,7 @@ class OutOfMemory(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     advice: str
     where: str
+    fits_joined: bool = False
 
 
 class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,7 +115,7 @@ class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
 
     ``fragmentation`` is (reserved − active) / reserved at the moment most memory was active. The ``final_`` values
     are the state the snapshot shows; ``growth`` is what steady steps allocated and did not let go in
-    the step after.
+    the step after. ``limit_bytes`` is what the process may take, where the recorder noted a limit.
     """
 
     device_id: int
@@ -135,6 +137,7 @@ class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
     ooms: int
     retries_since_start: int | None = None
     ooms_since_start: int | None = None
+    limit_bytes: int | None = None
     curve: AllocatorCurve | None = None
     groups: list[SegmentGroup] = []
     map: list[SegmentMap] = []

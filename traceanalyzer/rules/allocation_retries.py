@@ -98,6 +98,7 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         "ooms": device.ooms,
         "retries_since_start": device.retries_since_start,
         "peak_reserved_bytes": device.peak_reserved_bytes,
+        "limit_bytes": device.limit_bytes,
         "history_events": device.events,
     }
     if incidents < thresholds.incidents:
@@ -195,7 +196,11 @@ def _message(device: DeviceMemory, total: int | None) -> str:
             f"{device.ooms} out-of-memory errors; the first asked for {format_bytes(error.asked_bytes)} at "
             f"{error.where}: {error.reason}. What would have helped: {error.advice}."
         )
-    if total and device.retry_events and device.peak_reserved_bytes < 0.9 * total:
+    if total and device.limit_bytes is not None and device.limit_bytes < total:
+        parts.append(
+            f"This process may take at most {format_bytes(device.limit_bytes)} of the device's {format_bytes(total)}."
+        )
+    elif total and device.retry_events and device.peak_reserved_bytes < 0.9 * total:
         upper = min(r.reserved_bytes + r.asked_bytes for r in device.retry_events)
         parts.append(
             f"Only {format_share(device.peak_reserved_bytes, total)} of the device's {format_bytes(total)} was ever "

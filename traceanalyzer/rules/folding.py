@@ -38,6 +38,11 @@ def _grew_by(*causes: Cause) -> Callable[[Finding, Finding], bool]:
     return lambda consequence, _cause: consequence.observed.get("grown_cause") in names
 
 
+def _count(finding: Finding, name: str) -> int:
+    value = finding.observed.get(name)
+    return value if isinstance(value, int) else 0
+
+
 # rules about a distribution of step times, and which rule explains what grew
 _EXPLAINED: tuple[tuple[str, tuple[Cause, ...]], ...] = (
     ("TA101", (Cause.INPUT_WAIT,)),
@@ -69,6 +74,18 @@ FOLDS: tuple[Fold, ...] = (
     ),
     Fold("TA401", "TA403", "memory is given back and taken again because an allocation did not fit"),
     Fold("TA401", "TA402", "memory is taken again because the cache was emptied"),
+    Fold(
+        "TA402",
+        "TA403",
+        "the allocator gave its cache back itself, because an allocation did not fit",
+        lambda emptied, retried: _count(retried, "retries") >= _count(emptied, "bursts"),
+    ),
+    Fold(
+        "TA403",
+        "TA404",
+        "what was asked for did not fit because free memory lies in pieces",
+        lambda _retried, pieces: _count(pieces, "failed_for_pieces") > 0,
+    ),
     *(
         Fold(
             "TA805",

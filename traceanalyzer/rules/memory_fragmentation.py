@@ -74,6 +74,13 @@ class Thresholds:
     growth_bytes: int = 32 << 20
 
 
+_FIX = [
+    "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before the program starts.",
+    "Keep sizes stable: pad images and batches to a few shapes instead of a new one per step.",
+    "Where neither is possible set max_split_size_mb; empty_cache() does not help.",
+]
+
+
 def check(measures: Measures, thresholds: Thresholds) -> Finding:
     """Judge one rank."""
     device = device_memory(measures)
@@ -91,6 +98,24 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         "final_free_bytes": device.final_reserved_bytes - device.final_active_bytes,
     }
     share = format_share(device.fragmentation, 1.0)
+    in_pieces = [error for error in device.oom_events if error.fits_joined]
+    if in_pieces:
+        error = max(in_pieces, key=lambda one: one.free_bytes)
+        largest = f", the largest of {format_bytes(error.largest_free_bytes)}" if error.largest_free_bytes else ""
+        return fails(
+            META,
+            measures,
+            thresholds,
+            f"{len(in_pieces)} allocations failed that free memory in one piece would have served: "
+            f"{format_bytes(error.asked_bytes)} were asked for by {error.where}, and {format_bytes(error.free_bytes)} "
+            f"of the reserved {format_bytes(error.reserved_bytes)} were free in pieces{largest}.",
+            severity=Severity.HIGH,
+            observed=observed | {"failed_for_pieces": len(in_pieces)},
+            evidence=[place for one in in_pieces for place in moment(one.time_ns, "an allocation failed", one.where)],
+            fix=_FIX,
+            device_id=device.device_id,
+            confidence=0.9,
+        )
     if device.fragmentation < thresholds.fragmentation:
         message = f"At the peak {share} of the reserved memory was free."
         return passed(META, measures, thresholds, message, observed=observed)
@@ -110,11 +135,7 @@ def check(measures: Measures, thresholds: Thresholds) -> Finding:
         severity=Severity.HIGH if device.ooms else Severity.MEDIUM,
         observed=observed,
         evidence=moment(device.peak_time_ns, "most memory active"),
-        fix=[
-            "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before the program starts.",
-            "Keep sizes stable: pad images and batches to a few shapes instead of a new one per step.",
-            "Where neither is possible set max_split_size_mb; empty_cache() does not help.",
-        ],
+        fix=_FIX,
         device_id=device.device_id,
         confidence=0.8,
     )

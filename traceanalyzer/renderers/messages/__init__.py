@@ -146,12 +146,21 @@ class Catalogue:
         """Translate sentences one after the other, trying to take as many as possible as one."""
         ends = [match.start() for match in _SENTENCE_END.finditer(text)]
         for end in reversed(ends):
-            head = self.find(text[:end])
+            head = self._as_one(text[:end]) if end != ends[0] else self.find(text[:end])
             if head is not None:
                 # a sentence that is added to another begins with the space between them
                 rest = self.find(text[end:]) or self.find(text[end:].lstrip()) or text[end:]
                 return head + rest
         return None
+
+    def _as_one(self, text: str) -> str | None:
+        """Translate several sentences that one key holds together."""
+        return (
+            self.lookup(text)
+            or self._match(text, self._long)
+            or (self._match(text.lstrip(), self._long) if text.startswith(" ") else None)
+            or self._match(text, self._short)
+        )
 
     def _measured(self, text: str) -> str | None:
         """Translate words with what was measured behind them: ``launch latency 12 µs``."""
