@@ -39,6 +39,8 @@ NAMED = {
     "TA301": r"pageable|pinned|pin_memory|h2d|host.to.device|cop(y|ies)",
     "TA304": r"h2d|host.to.device|small (copies|transfers)|copy_bound|tiny",
     "TA402": r"empty_cache|cudafree|emptied|alloc",
+    "TA403": r"retr(y|ies)|alloc|out.of.memory|oom|memory (cap|limit)",
+    "TA404": r"fragment|expandable|alloc",
     "TA501": r"sync|\.item",
     "TA601": r"tensor core|tf32|mixed precision|\bamp\b|fp32",
     "TA604": r"optimizer|fused",
