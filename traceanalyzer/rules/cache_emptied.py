@@ -20,8 +20,8 @@ Remove `torch.cuda.empty_cache()` from the loop. Where it was added against frag
 
 ## Limits and false positives
 An allocator that retries after running out of memory frees in the same pattern, but right after a failed allocation or
-right before the one that then fits: that is left to TA403. Where neither is seen, because the second try failed too, a
-memory snapshot tells (TA403 and TA404 explain the finding away).
+in the operator whose allocation then fits: that is left to TA403. Where neither is seen, because the second try failed
+too or no operators were recorded, a memory snapshot tells (TA403 and TA404 explain the finding away).
 
 ## References
 PyTorch, "CUDA semantics, memory management".
@@ -35,7 +35,7 @@ import numpy as np
 
 from traceanalyzer.measures import Measures
 from traceanalyzer.measures.arithmetic import among
-from traceanalyzer.measures.facts import BoolArray, CallKind, IntArray
+from traceanalyzer.measures.facts import BoolArray, CallKind, CodeArray, IntArray
 from traceanalyzer.replay.bounds import JudgedSteps, bound, idle_total, judged_idle, judged_steps
 from traceanalyzer.results.finding import Evidence, Finding
 from traceanalyzer.results.vocabulary import CAUSE_CODE, Cause, FindingKind
@@ -76,9 +76,6 @@ class Thresholds:
     burst_gap_ns: int = 1_000_000
     # a retry frees directly after its own failed allocation
     retry_gap_ns: int = 200_000
-    # where a limit on the process refused it, no allocation was tried before, but one follows at once: after 12 to
-    # 16 µs on a profiled H200; after empty_cache() the next operator asks, 255 µs later at the soonest
-    retried_gap_ns: int = 100_000
     # "in the loop": in at least half of the steps
     min_share_of_steps: float = 0.5
     # the same segments come back
@@ -160,6 +157,7 @@ def find_bursts(measures: Measures, thresholds: Thresholds) -> Bursts:
     thread = measures.facts.call_columns(alloc.call)[2]
     mallocs = np.flatnonzero(alloc.kind == CallKind.DEVICE_MALLOC)
     found: list[IntArray] = []
+    operators = measures.facts.slice_columns(measures.facts.slices_named(("aten::",), prefix=True))
     for one in np.unique(thread[rows]):
         mine = rows[thread[rows] == one]
         breaks = np.flatnonzero(alloc.start_ns[mine[1:]] - alloc.end_ns[mine[:-1]] > thresholds.burst_gap_ns) + 1
@@ -169,9 +167,9 @@ def find_bursts(measures: Measures, thresholds: Thresholds) -> Bursts:
             begin = alloc.start_ns[burst[0]]
             before = int(np.searchsorted(tried, begin, side="right")) - 1
             is_retry = before >= 0 and begin - tried[before] <= thresholds.retry_gap_ns
-            end = alloc.end_ns[burst[-1]]
-            after = int(np.searchsorted(asked, end))
-            is_retry |= after < len(asked) and asked[after] - end <= thresholds.retried_gap_ns
+            after = int(np.searchsorted(asked, alloc.end_ns[burst[-1]]))
+            # where a limit on the process refused it nothing was tried before, but the same operator asks again
+            is_retry |= after < len(asked) and _in_one_operator(operators, int(one), begin, asked[after])
             if len(burst) >= thresholds.min_frees_in_burst and not is_retry:
                 found.append(burst)
     found.sort(key=lambda burst: int(alloc.start_ns[burst[0]]))
@@ -182,6 +180,14 @@ def find_bursts(measures: Measures, thresholds: Thresholds) -> Bursts:
         np.array([alloc.window[b[0]] for b in found], dtype=np.int64),
         np.array([thread[b[0]] for b in found], dtype=np.int64),
     )
+
+
+def _in_one_operator(
+    operators: tuple[IntArray, IntArray, CodeArray], thread: int, begin: np.int64, end: np.int64
+) -> bool:
+    """Whether one operator of a thread was running from the one moment to the other."""
+    start, stop, owner = operators
+    return bool(np.any((owner == thread) & (start <= begin) & (stop >= end)))
 
 
 def is_emptied(measures: Measures, judged: JudgedSteps, bursts: Bursts, thresholds: Thresholds) -> bool:
