@@ -319,10 +319,7 @@ def _findings(sim: _Simulation, input_ns: int, dispatch_ns: int) -> list[Finding
                 if cause == "operator_dispatch"
             ][:12],
             evidence_count=90 * STEPS,
-            fix=[
-                "Capture the step in a CUDA graph, or use torch.compile.",
-                "Use larger batches.",
-            ],
+            fix=["Capture the step in a CUDA graph, or use torch.compile.", "Use larger batches."],
         ),
         Finding(
             code="TA801",

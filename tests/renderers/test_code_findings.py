@@ -166,7 +166,7 @@ def test_escapes_are_those_the_runner_undoes() -> None:
     ("text", "place"),
     [
         ("train.py(12): main", CodePlace("train.py", 12, "main")),
-        ("C:\\work\\train.py(12): <module>", CodePlace("C:/work/train.py", 12, "<module>")),
+        ("C:\\code\\train.py(12): <module>", CodePlace("C:/code/train.py", 12, "<module>")),
         ("a dir/x.py:7", CodePlace("a dir/x.py", 7)),
         ("/home/u/x.py(1): f(int)", CodePlace("/home/u/x.py", 1, "f(int)")),
         ("phase backward", None),
